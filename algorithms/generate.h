@@ -1,0 +1,39 @@
+#pragma once
+// The generators: every algorithm that the planner can choose, each with its card.
+#include <memory>
+#include <span>
+#include <string_view>
+#include "algorithms/schedule.h"
+
+namespace tutti::algorithms {
+
+// Figures of one rank's worst case, for a vector of n bytes (block collectives: n = all blocks together). Tests count them.
+struct Cost {
+  int rounds = 0;              // longest chain of messages, each after the one before
+  double sent = 0;             // bytes sent by the busiest rank, as a multiple of n (multicast counted once a receiver)
+  double written = 0;          // the same with a multicast counted once (shared memory)
+  double reduced = 0;          // bytes read as operands of reductions by the busiest rank, as a multiple of n
+  int messages = 0;            // sent by the busiest rank
+};
+
+class Generator {
+ public:
+  virtual ~Generator() = default;
+  virtual std::string_view name() const = 0;        // "ring", "bidirectional_ring", "direct", "two_shot", "tree", ...
+  virtual std::string_view source() const = 0;      // paper and section
+  virtual std::string_view best_when() const = 0;
+  // Empty when this request can be generated; else why not ("needs an even rank count").
+  virtual std::string_view refusal(const Request& request) const = 0;
+  virtual Cost cost(const Request& request) const = 0;
+  // Whether every reduced element has the canonical tree on all ranks (proved in tests).
+  virtual bool canonical(const Request& request) const = 0;
+  // Whether all ranks get the same bits (proved in tests).
+  virtual bool same_bits(const Request& request) const = 0;
+  // One rank's schedule. Pure and lazy: needs no other rank's. refusal() must be empty.
+  virtual Schedule generate(const Request& request, int rank) const = 0;
+};
+
+std::span<const Generator* const> generators();                 // all, in a fixed order
+const Generator* find_generator(std::string_view name);         // nullptr when unknown
+
+}  // namespace tutti::algorithms

@@ -1,0 +1,21 @@
+# What every target of this project is compiled with.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+
+add_library(tutti_options INTERFACE)
+target_include_directories(tutti_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(tutti_options INTERFACE Threads::Threads fmt::fmt OpenSSL::Crypto)
+# -ffp-contract=off: the same bits whatever the compiler would fuse.
+target_compile_options(tutti_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror -Wno-missing-field-initializers
+  -ffp-contract=off -fno-omit-frame-pointer)
+if(TUTTI_SANITIZE)
+  target_compile_options(tutti_options INTERFACE -fsanitize=${TUTTI_SANITIZE} -fno-sanitize-recover=all -g -O1)
+  target_link_options(tutti_options INTERFACE -fsanitize=${TUTTI_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()

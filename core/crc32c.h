@@ -1,0 +1,11 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti {
+
+// CRC32C (Castagnoli, reflected 0x82F63B78) of the bytes, continuing from `crc` (0 to begin). Uses the processor's
+// instruction where it has one (chosen at run time), tables otherwise; same value either way.
+std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t crc = 0);
+
+}  // namespace tutti

@@ -1,0 +1,37 @@
+#include "core/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+namespace tutti::log {
+namespace {
+std::atomic<Level> g_level{Level::warning};
+thread_local int t_rank = -1;
+constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
+}  // namespace
+
+Level level() { return g_level.load(std::memory_order_relaxed); }
+void set_level(Level level) { g_level.store(level, std::memory_order_relaxed); }
+void set_rank(int rank) { t_rank = rank; }
+
+void write(Level lvl, std::string_view text) {
+  if (lvl > level()) return;
+  std::string line = t_rank >= 0 ? fmt::format("tutti [rank {}] {}: {}\n", t_rank, kNames[int(lvl)], text)
+                                 : fmt::format("tutti {}: {}\n", kNames[int(lvl)], text);
+  if (::write(2, line.data(), line.size()) < 0) return;   // nobody left to tell
+}
+
+void write_once(Level lvl, const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> seen;
+  {
+    std::lock_guard lock(mutex);
+    if (!seen.insert(text).second) return;
+  }
+  write(lvl, text);
+}
+
+}  // namespace tutti::log

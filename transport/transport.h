@@ -1,0 +1,97 @@
+#pragma once
+// How bytes move: one interface for all wires. A transport carries segments of messages between two ranks and tells its
+// Listener what arrived. It knows nothing of collectives, schedules or sums.
+//
+// Threads: a transport, its connections and its listener are driven by one thread at a time (the engine's lock).
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tutti/status.h>
+
+namespace tutti::transport {
+
+// Names one message on the lane from its sender to its receiver: the k-th of one operation of one communicator.
+struct MessageKey {
+  std::uint32_t communicator = 0;   // id and epoch, as comm/ hands them out
+  std::uint32_t operation = 0;      // op_seq, low 32 bits
+  std::uint32_t message = 0;        // k; low 16 bits travel
+  bool operator==(const MessageKey&) const = default;
+};
+
+// Travels in front of every segment.
+struct SegmentHeader {
+  MessageKey key;
+  std::uint32_t bytes = 0;          // of this segment
+  std::uint64_t offset = 0;         // of this segment within its message
+  std::uint64_t message_bytes = 0;
+  std::uint64_t call = 0;           // the packed call (collective, type, op, root, count): both sides' must agree
+  std::uint32_t plan = 0;           // hash of the sender's plan; low 16 bits travel
+};
+
+// Keeps arrived bytes readable until released. Empty (holder null): bytes are valid during the call only.
+class LeaseHolder {
+ public:
+  virtual void release(std::uint64_t token) = 0;
+ protected:
+  ~LeaseHolder() = default;
+};
+struct Lease {
+  LeaseHolder* holder = nullptr;
+  std::uint64_t token = 0;
+  void release() { if (holder) holder->release(token); holder = nullptr; }
+};
+
+// Implemented by comm/. `peer` is the number given to Transport::connect.
+class Listener {
+ public:
+  // Where the bytes of this segment may be written directly; nullptr: nowhere yet (the transport lands them itself).
+  // Asked by transports that copy anyway (TCP); they then call on_segment with data == the pointer given.
+  virtual std::byte* landing(int peer, const SegmentHeader& header) = 0;
+  // A whole segment is there. Takes over the lease: must release it, now or later. Segments of one message may come in any
+  // order (several sockets), each exactly once.
+  virtual void on_segment(int peer, const SegmentHeader& header, const std::byte* data, Lease lease) = 0;
+  // A segment accepted with Sent::pending: its source may now be reused. `token` as given to send().
+  virtual void on_sent(int peer, std::uint64_t token) = 0;
+  // The connection is gone for good. Said once; nothing else is said of this peer afterwards.
+  virtual void on_lost(int peer, const Status& why) = 0;
+ protected:
+  ~Listener() = default;
+};
+
+enum class Sent {
+  done,      // the source may be reused at once
+  pending,   // accepted; on_sent(token) follows when the source may be reused
+  again,     // no room now; nothing was taken. Try again after a later poll()
+};
+
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  // Hands over one segment (header.bytes at data). Segments of one message are given in ascending order, once each.
+  virtual Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) = 0;
+  // The receiver is ready for this message (transports with grants send one; others ignore it). Optional for messages of at
+  // most eager_bytes().
+  virtual void expect(const MessageKey& key, std::uint64_t message_bytes) = 0;
+  virtual std::size_t eager_bytes() const = 0;
+  // "shm", "tcp 10.0.0.1:4000 -> 10.0.0.2:5000 (4 sockets)"
+  virtual std::string describe() const = 0;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string name() const = 0;                            // "shm", "tcp"
+  // Segment bytes that suit this wire for a message of that size. Both ends compute the same.
+  virtual std::size_t segment_bytes(std::uint64_t message_bytes) const = 0;
+  // Moves what can be moved without blocking; calls the listener. Returns whether anything happened.
+  virtual bool poll() = 0;
+  // Before the caller sleeps in the loop: make sure that what arrives from now on wakes it. False: something is there
+  // already, poll again. wake_done() follows when the sleep ends.
+  virtual bool prepare_sleep() = 0;
+  virtual void wake_done() = 0;
+  virtual std::size_t memory_bytes() const = 0;
+};
+
+}  // namespace tutti::transport
