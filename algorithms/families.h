@@ -1,0 +1,24 @@
+#pragma once
+// The generators by family, one .cpp file each. Others use generate.h.
+#include "algorithms/generate.h"
+
+namespace tutti::algorithms {
+
+// A generator for two ranks or more; `direct` serves one rank.
+class Family : public Generator {
+ public:
+  std::string_view refusal(const Request& request) const final;
+  bool same_bits(const Request&) const override { return true; }
+  bool canonical(const Request& request) const override;   // here: true when nothing is reduced
+
+ private:
+  // Asked only about requests of a collective with two ranks or more and a valid root.
+  virtual std::string_view refuses(const Request& request) const = 0;
+};
+
+const Generator& direct();                 // direct.cpp
+const Generator& two_shot();               // direct.cpp
+const Generator& ring();                   // ring.cpp
+const Generator& bidirectional_ring();     // ring.cpp
+
+}  // namespace tutti::algorithms

@@ -1,0 +1,29 @@
+#include "algorithms/generate.h"
+
+#include <array>
+#include "algorithms/families.h"
+#include "algorithms/steps.h"
+
+namespace tutti::algorithms {
+
+std::string_view Family::refusal(const Request& request) const {
+  if (const auto why = common_refusal(request); !why.empty()) return why;
+  if (request.rank_count == 1) return "one rank has nobody to talk to: direct";
+  return refuses(request);
+}
+
+bool Family::canonical(const Request& request) const { return !is_reduction(request.collective); }
+
+std::span<const Generator* const> generators() {
+  static const std::array all{&direct(), &two_shot(), &ring(), &bidirectional_ring()};
+  return all;
+}
+
+const Generator* find_generator(std::string_view name) {
+  for (const Generator* generator : generators()) {
+    if (generator->name() == name) return generator;
+  }
+  return nullptr;
+}
+
+}  // namespace tutti::algorithms

@@ -1,0 +1,125 @@
+// Rings: each rank sends to one neighbour and hears from the other. Bandwidth-optimal for large vectors, p-1 rounds a half.
+// Two directions carry two slices at once where links are full duplex in both directions.
+#include "algorithms/families.h"
+#include "algorithms/steps.h"
+
+namespace tutti::algorithms {
+namespace {
+
+// One rank on one ring: data moves by `way` (+1 or -1) and concerns one slice of each block.
+struct Track {
+  const Request& request;
+  int rank, way, slices, slice;
+
+  int rank_count() const { return request.rank_count; }
+  int next() const { return wrap(rank + way, rank_count()); }
+  int prev() const { return wrap(rank - way, rank_count()); }
+  int block(int hops_back) const { return wrap(rank - way * hops_back, rank_count()); }
+  int chunk(int hops_back) const { return block(hops_back) * slices + slice; }
+};
+
+// Round k of p-1: the block that started k hops back goes on, the one behind it comes in and is added to. Whole at hop p-1 = -1.
+void all_reduce_round(const Track& at, int k, Schedule& out) {
+  const int last = at.rank_count() - 2;
+  out.steps.push_back(send(k == 0 ? input(at.chunk(0)) : output(at.chunk(k)), at.next()));
+  out.steps.push_back(recv_reduce(output(at.chunk(k + 1)), input(at.chunk(k + 1)), {at.prev()}, k == last));
+}
+
+// The whole blocks go around: round k passes on the one that is complete k hops back.
+void pass_round(const Track& at, int k, Schedule& out) {
+  out.steps.push_back(send(output(at.chunk(k - 1)), at.next()));
+  out.steps.push_back(recv(output(at.chunk(k)), at.prev()));
+}
+
+// Partial sums wait in scratch, one place a round; the last one is this rank's own block.
+void reduce_scatter_round(const Track& at, int k, Schedule& out, int& previous) {
+  const int last = at.rank_count() - 2;
+  out.steps.push_back(send(k == 0 ? input(at.chunk(1)) : scratch(previous), at.next()));
+  Chunks target = output(at.slice);
+  if (k < last) {
+    previous = int(out.scratch.size());
+    out.scratch.push_back(std::uint32_t(at.chunk(k + 2)));
+    target = scratch(previous);
+  }
+  out.steps.push_back(recv_reduce(target, input(at.chunk(k + 2)), {at.prev()}, k == last));
+}
+
+void all_gather_round(const Track& at, int k, Schedule& out) {
+  out.steps.push_back(send(k == 0 ? input(at.slice) : output(at.chunk(k)), at.next()));
+  out.steps.push_back(recv(output(at.chunk(k + 1)), at.prev()));
+}
+
+class Ring final : public Family {
+ public:
+  explicit Ring(int slices) : slices_(slices) {}
+  std::string_view name() const override { return slices_ == 1 ? "ring" : "bidirectional_ring"; }
+  std::string_view source() const override {
+    return "Patarasuk, Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations (2009), 3";
+  }
+  std::string_view best_when() const override {
+    return slices_ == 1 ? "large vectors, one neighbour at a time" : "large vectors where both directions of a ring have links of their own";
+  }
+
+  Cost cost(const Request& request) const override {
+    const int p = request.rank_count;
+    const double part = double(p - 1) / p;
+    switch (request.collective) {
+      case Collective::all_reduce: return {2 * (p - 1), 2 * part, 2 * part, 2 * part, slices_ * 2 * (p - 1)};
+      case Collective::reduce_scatter: return {p - 1, part, part, 2 * part, slices_ * (p - 1)};
+      default: return {p - 1, part, part, 0, slices_ * (p - 1)};
+    }
+  }
+
+  Schedule generate(const Request& request, int rank) const override {
+    const int p = request.rank_count;
+    Schedule out;
+    out.blocks = std::uint32_t(p);
+    out.slices = std::uint32_t(slices_);
+    const Track tracks[] = {{request, rank, 1, slices_, 0}, {request, rank, -1, slices_, 1}};
+    int previous[2] = {0, 0};
+    for (int k = 0; k < p - 1; ++k) {
+      for (int t = 0; t < slices_; ++t) {
+        if (request.collective == Collective::all_reduce) all_reduce_round(tracks[t], k, out);
+        if (request.collective == Collective::reduce_scatter) reduce_scatter_round(tracks[t], k, out, previous[t]);
+        if (request.collective == Collective::all_gather) all_gather_round(tracks[t], k, out);
+      }
+    }
+    if (request.collective == Collective::all_reduce) {
+      for (int k = 0; k < p - 1; ++k) {
+        for (int t = 0; t < slices_; ++t) pass_round(tracks[t], k, out);
+      }
+    }
+    if (request.collective == Collective::all_gather && !request.in_place) {
+      out.steps.push_back(copy(output(rank * slices_, slices_), input(0, slices_)));
+    }
+    return out;
+  }
+
+  bool canonical(const Request& request) const override {   // two operands make one tree
+    return Family::canonical(request) || request.rank_count == 2;
+  }
+
+ private:
+  std::string_view refuses(const Request& request) const override {
+    if (slices_ == 2 && request.rank_count == 2) return "with two ranks both directions are one: ring";
+    switch (request.collective) {
+      case Collective::all_reduce: case Collective::reduce_scatter: case Collective::all_gather: return {};
+      default: return "a ring serves all_reduce, reduce_scatter and all_gather";
+    }
+  }
+
+  int slices_;
+};
+
+}  // namespace
+
+const Generator& ring() {
+  static const Ring generator(1);
+  return generator;
+}
+const Generator& bidirectional_ring() {
+  static const Ring generator(2);
+  return generator;
+}
+
+}  // namespace tutti::algorithms
