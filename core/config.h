@@ -52,10 +52,22 @@ struct Variable {
   std::string_view name, kind, default_text, meaning;
   bool shared = false;          // must be equal on all ranks
 };
-std::span<const Variable> variables();
+std::span<const Variable> variables();      // sorted as documented: who, what to choose, limits
+
+// For a TUTTI_* name that is not in the table: a sentence with the nearest one that is. Empty for names that are, and for others.
+std::string complaint_about_name(std::string_view name);
+
+// First and last port, both included; {0, 0} for "": any.
+struct PortRange {
+  int first = 0, last = 0;
+  bool operator==(const PortRange&) const = default;
+};
+Result<PortRange> parse_port_range(std::string_view text);
+// "30" (seconds), "500ms", "20us", "2m", "1h". As for parse_bytes, errors say what was wanted.
+Result<std::chrono::microseconds> parse_duration(std::string_view text);
 
 using ReadVariable = std::function<const char*(const char* name)>;
-// From the process's environment. Also warns about unknown TUTTI_* names (once a process).
+// From the process's environment; also sets the log level. Both warn about unknown TUTTI_* names (once a process).
 Result<Settings> read_settings();
 Result<Settings> read_settings(const ReadVariable& read, std::span<const std::string> all_names);
 // One variable of the process's environment, for code that reads other programs' names (RANK, SLURM_PROCID). "" when unset.
