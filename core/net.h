@@ -75,7 +75,12 @@ class Loop {
   virtual Network& network() = 0;
   // Dispatches what is ready; waits for it at most `limit` (0: not at all; negative: for ever). Returns whether anything ran.
   virtual bool run(Nanoseconds limit) = 0;
-  // Makes a run() in progress, or the next one, return. From any thread; cheap.
+  // Blocks until run() would find something to dispatch, or `limit` is over; dispatches nothing. The one function that may
+  // run beside the others: the owner lets go of the loop's lock meanwhile. Simulated loops return at once.
+  virtual void wait(Nanoseconds limit) = 0;
+  // Time until the first at() is due; negative: none.
+  virtual Nanoseconds until_next_deadline() = 0;
+  // Makes a run() or wait() in progress, or the next one, return. From any thread; cheap.
   virtual void wake() = 0;
   // Calls back once at `when`, from run(). Dropping the handle cancels.
   virtual std::shared_ptr<void> at(TimePoint when, std::function<void()> callback) = 0;

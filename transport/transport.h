@@ -30,7 +30,8 @@ struct SegmentHeader {
   std::uint32_t plan = 0;           // hash of the sender's plan; low 16 bits travel
 };
 
-// Keeps arrived bytes readable until released. Empty (holder null): bytes are valid during the call only.
+// Keeps arrived bytes readable until released. Empty (holder null): bytes are valid during the call only (small segments:
+// at most a few KB; the listener copies what it cannot use at once).
 class LeaseHolder {
  public:
   virtual void release(std::uint64_t token) = 0;
@@ -71,6 +72,8 @@ class Connection {
   virtual ~Connection() = default;
   // Hands over one segment (header.bytes at data). Segments of one message are given in ascending order, once each.
   virtual Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) = 0;
+  // As send(), for bytes that Transport::stage() has taken: done or again.
+  virtual Sent send_staged(const SegmentHeader&, std::uint64_t /*staged*/) { return Sent::again; }
   // The receiver is ready for this message (transports with grants send one; others ignore it). Optional for messages of at
   // most eager_bytes().
   virtual void expect(const MessageKey& key, std::uint64_t message_bytes) = 0;
@@ -85,6 +88,12 @@ class Transport {
   virtual std::string name() const = 0;                            // "shm", "tcp"
   // Segment bytes that suit this wire for a message of that size. Both ends compute the same.
   virtual std::size_t segment_bytes(std::uint64_t message_bytes) const = 0;
+  // Multicast: takes the bytes once for `readers` calls of send_staged() on connections of this transport. 0: no room now, try
+  // again. kNoStage: this wire (or so few bytes) has no use for it, send() to each.
+  static constexpr std::uint64_t kNoStage = ~std::uint64_t(0);
+  virtual std::uint64_t stage(const std::byte* /*data*/, std::uint32_t /*bytes*/, int /*readers*/) { return kNoStage; }
+  // Gives back the reads of a staged segment that will not happen.
+  virtual void unstage(std::uint64_t /*staged*/, int /*readers*/) {}
   // Moves what can be moved without blocking; calls the listener. Returns whether anything happened.
   virtual bool poll() = 0;
   // Before the caller sleeps in the loop: make sure that what arrives from now on wakes it. False: something is there

@@ -1,0 +1,416 @@
+#include "comm/execution.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "kernels/kernels.h"
+
+namespace tutti::comm {
+
+using algorithms::Chunks;
+using algorithms::Space;
+using algorithms::Step;
+using algorithms::StepKind;
+using transport::SegmentHeader;
+using transport::Sent;
+
+namespace {
+
+bool receives(const Step& step) { return step.kind == StepKind::recv || step.kind == StepKind::recv_reduce; }
+
+// Several operands that must lie side by side before the pass: all but a plain receive and a two-operand reduction.
+bool combines(const Step& step) { return step.kind == StepKind::recv_reduce && step.peers.size() > 1; }
+
+}  // namespace
+
+Piece::Piece(const SegmentHeader& header, const std::byte* data, transport::Lease lease)
+    : header_(header), leased_(lease.holder ? data : nullptr), lease_(lease) {
+  if (leased_ || header.bytes == 0) return;
+  if (header.bytes <= kSmall) std::memcpy(small_.data(), data, header.bytes);
+  else large_.assign(data, data + header.bytes);
+}
+
+const std::byte* Piece::data() const {
+  if (leased_) return leased_;
+  return header_.bytes <= kSmall ? small_.data() : large_.data();
+}
+
+std::pair<std::byte*, std::uint64_t> Execution::place(const Chunks& chunks) {
+  const Extent e = layout_.extent(chunks);
+  if (e.bytes == 0) return {nullptr, 0};
+  switch (chunks.space) {
+    // The schedule never writes to the input unless it is the output too (proved by the checker).
+    case Space::input: return {const_cast<std::byte*>(binding_.input) + e.offset, e.bytes};
+    case Space::output: return {binding_.output + e.offset, e.bytes};
+    case Space::scratch: return {scratch_.data() + e.offset, e.bytes};
+  }
+  return {nullptr, 0};
+}
+
+void Execution::bind(std::shared_ptr<const Program> program, const Binding& binding) {
+  program_ = std::move(program);
+  binding_ = binding;
+  layout_.bind(*program_, size_of(binding.type), binding.vector, binding.in, binding.out);
+  if (scratch_.size() < layout_.scratch_bytes()) scratch_.resize(layout_.scratch_bytes());
+  states_.assign(program_->steps.size(), State{});
+  early_.clear();
+  blocked_.clear();
+  work_.clear();
+  moved_ = 0;
+  std::uint32_t slots = 0;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const Step& step = program_->steps[i].step;
+    State& s = states_[i];
+    if (step.source.count) std::tie(s.source, s.bytes) = place(step.source);
+    if (step.target.count && step.kind != StepKind::send) std::tie(s.target, s.bytes) = place(step.target);
+    s.slot = slots;
+    if (receives(step)) slots += std::uint32_t(step.peers.size());
+  }
+  if (pieces_.size() < slots) pieces_.resize(slots);
+}
+
+void Execution::start(std::span<const Wire> wires) {
+  wires_ = wires;
+  unfinished_ = 0;
+  for (State& s : states_) {
+    s.finished = s.bytes == 0;      // both ends skip messages without bytes
+    unfinished_ += !s.finished;
+  }
+  for (std::uint32_t i = 0; i < states_.size(); ++i)
+    if (!states_[i].finished) advance(i);
+}
+
+std::uint64_t Execution::allowed(std::uint32_t index) const {
+  std::uint64_t limit = states_[index].bytes;
+  for (const Dependency& d : program_->steps[index].after) {
+    const State& earlier = states_[d.step];
+    if (earlier.finished) continue;
+    limit = d.pipelined ? std::min(limit, earlier.done) : 0;
+  }
+  return limit;
+}
+
+void Execution::advance(std::uint32_t step) {
+  work_.push_back(step);
+  while (!work_.empty()) {
+    const std::uint32_t next = work_.back();
+    work_.pop_back();
+    if (!run(next)) continue;
+    for (const Dependency& d : program_->steps[next].before)
+      if (!states_[d.step].finished) work_.push_back(d.step);
+  }
+}
+
+// Moves a step as far as it can go. Returns whether steps that follow may see a difference.
+bool Execution::run(std::uint32_t index) {
+  State& s = states_[index];
+  if (s.finished) return false;
+  const Step& step = program_->steps[index].step;
+  const std::uint64_t before = s.done, limit = allowed(index);
+  if (limit == 0) return false;
+  switch (step.kind) {
+    case StepKind::send: run_send(index, limit); break;
+    case StepKind::copy: case StepKind::reduce: run_local(index, limit); break;
+    case StepKind::recv: case StepKind::recv_reduce:
+      expect(index);
+      if (combines(step)) run_combine(index, limit);
+      else run_held(index, limit);
+      break;
+  }
+  if (s.done == s.bytes) {
+    s.finished = true;
+    --unfinished_;
+  }
+  return s.done != before;
+}
+
+void Execution::expect(std::uint32_t index) {
+  State& s = states_[index];
+  if (s.expected) return;
+  const ProgramStep& p = program_->steps[index];
+  for (std::size_t k = 0; k < p.step.peers.size(); ++k) {
+    const Wire& wire = wires_[std::size_t(p.step.peers[k])];
+    if (!wire.connection) return block(index);
+    transport::MessageKey key = binding_.header.key;
+    key.message = p.message[k];
+    if (s.bytes > wire.connection->eager_bytes()) wire.connection->expect(key, s.bytes);
+  }
+  s.expected = true;
+}
+
+void Execution::block(std::uint32_t index) {
+  if (states_[index].blocked) return;
+  states_[index].blocked = true;
+  blocked_.push_back(index);
+}
+
+bool Execution::retry() {
+  if (blocked_.empty()) return false;
+  const std::uint64_t before = moved_;
+  std::vector<std::uint32_t> again;
+  again.swap(blocked_);
+  for (std::uint32_t i : again) states_[i].blocked = false;
+  for (std::uint32_t i : again) advance(i);
+  again.clear();
+  if (blocked_.empty()) blocked_.swap(again);   // keep the capacity
+  return moved_ != before;
+}
+
+void Execution::run_send(std::uint32_t index, std::uint64_t limit) {
+  State& s = states_[index];
+  const Step& step = program_->steps[index].step;
+  while (s.submitted < s.bytes) {
+    if (s.segment == 0) {
+      const Wire& wire = wires_[std::size_t(step.peers[0])];
+      if (!wire.connection) return block(index);
+      std::uint64_t segment = wire.transport->segment_bytes(s.bytes);
+      if (binding_.segment_limit) segment = std::min(segment, binding_.segment_limit);
+      segment = std::min(segment, s.bytes - s.submitted);
+      if (s.submitted + segment > limit) break;             // wait until a whole segment is ready
+      s.segment = segment;
+    }
+    if (!send_segment(index)) return block(index);
+    s.submitted += s.segment;
+    moved_ += s.segment;
+    s.segment = 0;
+    s.cursor = 0;
+  }
+  if (s.outstanding == 0) s.done = s.submitted;
+}
+
+// Gives the current segment to the peers that lack it. False: no room at one of them.
+bool Execution::send_segment(std::uint32_t index) {
+  State& s = states_[index];
+  const ProgramStep& p = program_->steps[index];
+  const std::uint32_t peer_count = std::uint32_t(p.step.peers.size());
+  SegmentHeader header = binding_.header;
+  header.bytes = std::uint32_t(s.segment);
+  header.offset = s.submitted;
+  header.message_bytes = s.bytes;
+  const std::byte* data = s.source + s.submitted;
+  for (; s.cursor < peer_count; ++s.cursor) {
+    const Wire& wire = wires_[std::size_t(p.step.peers[s.cursor])];
+    if (!wire.connection) return false;
+    header.key.message = p.message[s.cursor];
+    if (peer_count > 1 && s.staged == 0 && s.cursor == 0) {
+      bool same = true;
+      for (int peer : p.step.peers) same = same && wires_[std::size_t(peer)].transport == wire.transport;
+      s.staged = same ? wire.transport->stage(data, header.bytes, int(peer_count)) : transport::Transport::kNoStage;
+      if (s.staged == 0) return false;
+    }
+    const bool staged = peer_count > 1 && s.staged != 0 && s.staged != transport::Transport::kNoStage;
+    const Sent result = staged ? wire.connection->send_staged(header, s.staged) : wire.connection->send(header, data, index);
+    if (result == Sent::again) return false;
+    if (result == Sent::pending) ++s.outstanding;
+  }
+  s.staged = 0;
+  return true;
+}
+
+void Execution::sent(std::uint32_t index) {
+  State& s = states_[index];
+  TUTTI_CHECK(s.outstanding > 0);
+  --s.outstanding;
+  if (s.outstanding == 0) advance(index);
+}
+
+void Execution::run_local(std::uint32_t index, std::uint64_t limit) {
+  State& s = states_[index];
+  const Step& step = program_->steps[index].step;
+  const std::uint64_t bytes = limit - s.done;
+  std::byte* out = s.target + s.done;
+  const std::byte* in = s.source + s.done;
+  if (step.kind == StepKind::copy) {
+    if (out != in) kernels::copy(out, in, bytes);
+  } else {
+    const std::array<const std::byte*, 2> inputs{out, in};
+    reduce(out, inputs, bytes, step.completes);
+  }
+  s.done = limit;
+  moved_ += bytes;
+}
+
+void Execution::reduce(std::byte* out, std::span<const std::byte* const> inputs, std::uint64_t bytes, bool completes) const {
+  kernels::Finish finish;
+  if (completes) finish.divide_by = binding_.divide_by;
+  const std::size_t count = bytes / size_of(binding_.type);
+  if (inputs.size() <= kernels::kMaxInputs) return kernels::reduce(binding_.type, binding_.op, out, inputs, count, finish);
+  // Wider than a pass: along the tree, strip by strip. Narrow floats would be rounded between the passes; the planner
+  // does not choose so wide a pass for them.
+  const std::uint32_t left = algorithms::tree_split(std::uint32_t(inputs.size()));
+  std::vector<std::byte> a(bytes), b(bytes);
+  reduce(a.data(), inputs.first(left), bytes, false);
+  reduce(b.data(), inputs.subspan(left), bytes, false);
+  const std::array<const std::byte*, 2> both{a.data(), b.data()};
+  kernels::reduce(binding_.type, binding_.op, out, both, count, finish);
+}
+
+// One arrived segment of a step with one sender: into place, or combined with the own operand.
+void Execution::apply(std::uint32_t index, const SegmentHeader& header, const std::byte* data) {
+  State& s = states_[index];
+  const Step& step = program_->steps[index].step;
+  std::byte* out = s.target + header.offset;
+  if (step.kind == StepKind::recv || step.source.count == 0) {
+    if (out != data) kernels::copy(out, data, header.bytes);
+  } else {
+    const std::byte* own = s.source + header.offset;
+    std::array<const std::byte*, 2> inputs{own, data};
+    if (step.peers[0] < program_->rank) std::swap(inputs[0], inputs[1]);
+    reduce(out, inputs, header.bytes, step.completes);
+  }
+  moved_ += header.bytes;
+  mark(index, header.offset, header.bytes);
+}
+
+void Execution::mark(std::uint32_t index, std::uint64_t offset, std::uint64_t bytes) {
+  State& s = states_[index];
+  if (offset != s.done) return early_.push_back({index, offset, bytes});
+  s.done += bytes;
+  for (std::size_t i = 0; i < early_.size();) {
+    if (early_[i].step != index || early_[i].offset != s.done) {
+      ++i;
+      continue;
+    }
+    s.done += early_[i].bytes;
+    early_[i] = early_.back();
+    early_.pop_back();
+    i = 0;
+  }
+}
+
+void Execution::run_held(std::uint32_t index, std::uint64_t limit) {
+  State& s = states_[index];
+  std::vector<Piece>& held = pieces_[s.slot];
+  for (std::size_t i = 0; i < held.size();) {
+    if (held[i].end() > limit) {
+      ++i;
+      continue;
+    }
+    apply(index, held[i].header(), held[i].data());
+    held[i].release();
+    held.erase(held.begin() + std::ptrdiff_t(i));
+  }
+}
+
+const Piece* Execution::piece_at(std::uint32_t slot, std::uint64_t offset) const {
+  for (const Piece& p : pieces_[slot])
+    if (p.header().offset <= offset && offset < p.end()) return &p;
+  return nullptr;
+}
+
+void Execution::drop_pieces(std::uint32_t slot, std::uint64_t below) {
+  std::vector<Piece>& held = pieces_[slot];
+  for (std::size_t i = 0; i < held.size();) {
+    if (held[i].end() > below) {
+      ++i;
+      continue;
+    }
+    held[i].release();
+    held.erase(held.begin() + std::ptrdiff_t(i));
+  }
+}
+
+// One pass over all operands, as far as every sender's bytes are there.
+void Execution::run_combine(std::uint32_t index, std::uint64_t limit) {
+  State& s = states_[index];
+  const Step& step = program_->steps[index].step;
+  const std::size_t peer_count = step.peers.size();
+  std::array<const std::byte*, kernels::kMaxInputs + 1> few;
+  std::vector<const std::byte*> many;
+  std::span<const std::byte*> inputs(few);
+  if (peer_count + 1 > few.size()) {
+    many.resize(peer_count + 1);
+    inputs = many;
+  }
+  while (s.done < limit) {
+    std::uint64_t end = limit;
+    std::size_t n = 0;
+    bool own = step.source.count != 0;
+    for (std::size_t k = 0; k < peer_count; ++k) {
+      const Piece* piece = piece_at(s.slot + std::uint32_t(k), s.done);
+      if (!piece) return;
+      if (own && program_->rank < step.peers[k]) {
+        inputs[n++] = s.source + s.done;
+        own = false;
+      }
+      inputs[n++] = piece->data() + (s.done - piece->header().offset);
+      end = std::min(end, piece->end());
+    }
+    if (own) inputs[n++] = s.source + s.done;
+    reduce(s.target + s.done, inputs.first(n), end - s.done, step.completes);
+    moved_ += end - s.done;
+    s.done = end;
+    for (std::size_t k = 0; k < peer_count; ++k) drop_pieces(s.slot + std::uint32_t(k), end);
+  }
+}
+
+std::byte* Execution::landing(int peer, const SegmentHeader& header) const {
+  const auto& lane = program_->arrivals[std::size_t(peer)];
+  if (header.key.message >= lane.size()) return nullptr;
+  const std::uint32_t index = lane[header.key.message].step;
+  const State& s = states_[index];
+  if (program_->steps[index].step.kind != StepKind::recv || s.bytes != header.message_bytes) return nullptr;
+  const std::uint64_t end = header.offset + header.bytes;
+  return end <= s.bytes && end <= allowed(index) ? s.target + header.offset : nullptr;
+}
+
+Execution::Verdict Execution::arrived(int peer, const SegmentHeader& header, const std::byte* data, transport::Lease lease) {
+  const auto& lane = program_->arrivals[std::size_t(peer)];
+  const std::uint64_t end = header.offset + header.bytes;
+  const Arrival arrival = header.key.message < lane.size() ? lane[header.key.message] : Arrival{};
+  State& s = states_[arrival.step];
+  if (header.key.message >= lane.size() || s.finished || header.message_bytes != s.bytes || end > s.bytes || header.offset < s.done) {
+    lease.release();
+    return Verdict::unexpected;
+  }
+  if (!combines(program_->steps[arrival.step].step) && end <= allowed(arrival.step)) {
+    apply(arrival.step, header, data);
+    lease.release();
+    finish_if_done(arrival.step);
+    return Verdict::taken;
+  }
+  pieces_[s.slot + arrival.position].emplace_back(header, data, lease);
+  advance(arrival.step);
+  return Verdict::taken;
+}
+
+// After progress outside run(): closes the step and lets those behind it move.
+void Execution::finish_if_done(std::uint32_t index) {
+  State& s = states_[index];
+  if (s.done == s.bytes && !s.finished) {
+    s.finished = true;
+    --unfinished_;
+  }
+  for (const Dependency& d : program_->steps[index].before)
+    if (!states_[d.step].finished) advance(d.step);
+}
+
+void Execution::release() {
+  for (auto& list : pieces_) {
+    for (Piece& p : list) p.release();
+    list.clear();
+  }
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    State& s = states_[i];
+    if (s.staged == 0 || s.staged == transport::Transport::kNoStage) continue;
+    const Step& step = program_->steps[i].step;
+    wires_[std::size_t(step.peers[0])].transport->unstage(s.staged, int(step.peers.size() - s.cursor));
+    s.staged = 0;
+  }
+  unfinished_ = 0;
+  blocked_.clear();
+}
+
+std::vector<int> Execution::waits_for() const {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].finished || allowed(std::uint32_t(i)) == 0) continue;
+    for (int peer : program_->steps[i].step.peers) out.push_back(peer);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,126 @@
+#pragma once
+// Execution: one run of a Program over bound memory and live connections. It starts steps when their dependencies allow,
+// pipelines dependent steps byte by byte, and reduces segments as they arrive. It knows nothing of threads, time, planning
+// or users. Driven under the engine's lock; nothing is allocated once its vectors have grown.
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <span>
+#include <tutti/types.h>
+#include <vector>
+
+#include "comm/layout.h"
+#include "comm/program.h"
+#include "transport/transport.h"
+
+namespace tutti::comm {
+
+struct Wire {
+  transport::Connection* connection = nullptr;   // null while connecting
+  transport::Transport* transport = nullptr;
+};
+
+// A segment that came before it could be used. Unleased ones are copied in.
+class Piece {
+ public:
+  Piece(const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease);
+  const transport::SegmentHeader& header() const { return header_; }
+  const std::byte* data() const;
+  std::uint64_t end() const { return header_.offset + header_.bytes; }
+  void release() { lease_.release(); }
+  transport::Lease take_lease() { return std::exchange(lease_, {}); }
+
+ private:
+  static constexpr std::size_t kSmall = 64;   // copied without an allocation
+  transport::SegmentHeader header_;
+  const std::byte* leased_ = nullptr;
+  transport::Lease lease_;
+  std::array<std::byte, kSmall> small_;
+  std::vector<std::byte> large_;
+};
+
+struct Binding {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  DataType type = DataType::u8;
+  ReduceOp op = ReduceOp::sum;
+  std::uint32_t divide_by = 1;                  // avg, at the steps that complete
+  std::uint64_t vector = 0;                     // elements; see Layout::bind
+  Blocks in, out;
+  transport::SegmentHeader header;              // key.communicator, key.operation, call, plan
+  std::uint64_t segment_limit = 0;              // bytes; 0: the wire's own
+};
+
+class Execution {
+ public:
+  void bind(std::shared_ptr<const Program> program, const Binding& binding);
+  // `wires` by communicator rank; must outlive the execution.
+  void start(std::span<const Wire> wires);
+  bool finished() const { return unfinished_ == 0; }
+
+  // Where a segment's bytes may go directly, or nullptr.
+  std::byte* landing(int peer, const transport::SegmentHeader& header) const;
+  enum class Verdict { taken, unexpected };     // unexpected: no such message, or not its size
+  // Takes over the lease, also when unexpected.
+  Verdict arrived(int peer, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease);
+  void sent(std::uint32_t step);
+  // Tries sends again that found no room or no connection. Returns whether anything moved.
+  bool retry();
+  bool blocked() const { return !blocked_.empty(); }
+  // Gives back everything held; afterwards it may be bound again.
+  void release();
+
+  const Program* program() const { return program_.get(); }
+  // Ranks whose messages (or room) the unfinished steps wait for; for reports.
+  std::vector<int> waits_for() const;
+  std::uint64_t moved_bytes() const { return moved_; }
+
+ private:
+  struct State {
+    const std::byte* source = nullptr;
+    std::byte* target = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint64_t done = 0;          // contiguous bytes that later steps may rely on
+    std::uint64_t submitted = 0;     // send: bytes handed to all peers
+    std::uint64_t staged = 0;        // send: the shared stage of the current segment, 0 none
+    std::uint64_t segment = 0;       // send: bytes of the current segment
+    std::uint32_t cursor = 0;        // send: peers that have the current segment
+    std::uint32_t outstanding = 0;   // send: segments not yet acknowledged
+    std::uint32_t slot = 0;          // recv: first of its piece lists, one a peer
+    bool finished = false, expected = false, blocked = false;
+  };
+
+  std::uint64_t allowed(std::uint32_t step) const;
+  void advance(std::uint32_t step);
+  bool run(std::uint32_t step);
+  void run_send(std::uint32_t index, std::uint64_t limit);
+  bool send_segment(std::uint32_t index);
+  void block(std::uint32_t index);
+  void run_local(std::uint32_t index, std::uint64_t limit);
+  void run_held(std::uint32_t index, std::uint64_t limit);
+  void run_combine(std::uint32_t index, std::uint64_t limit);
+  const Piece* piece_at(std::uint32_t slot, std::uint64_t offset) const;
+  void drop_pieces(std::uint32_t slot, std::uint64_t below);
+  void apply(std::uint32_t index, const transport::SegmentHeader& header, const std::byte* data);
+  void mark(std::uint32_t index, std::uint64_t offset, std::uint64_t bytes);
+  void expect(std::uint32_t index);
+  void finish_if_done(std::uint32_t index);
+  void reduce(std::byte* out, std::span<const std::byte* const> inputs, std::uint64_t bytes, bool completes) const;
+  std::pair<std::byte*, std::uint64_t> place(const algorithms::Chunks& chunks);
+
+  std::shared_ptr<const Program> program_;
+  Binding binding_;
+  Layout layout_;
+  std::span<const Wire> wires_;
+  std::vector<State> states_;
+  std::vector<std::vector<Piece>> pieces_;
+  struct Early { std::uint32_t step; std::uint64_t offset, bytes; };
+  std::vector<Early> early_;                    // applied, but behind a gap
+  std::vector<std::uint32_t> blocked_, work_;
+  std::vector<std::byte> scratch_;
+  std::uint32_t unfinished_ = 0;
+  std::uint64_t moved_ = 0;
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,46 @@
+#pragma once
+// Program: a schedule made ready to run: which steps wait for which, and which message of which lane each step is.
+// Knows chunks, not bytes; one Program serves every size. Immutable once built, shared by all operations that use it.
+#include <cstdint>
+#include <vector>
+
+#include "algorithms/schedule.h"
+
+namespace tutti::comm {
+
+struct Dependency {
+  std::uint32_t step = 0;   // the other one
+  bool pipelined = false;   // both touch exactly the same chunks: the later may follow byte by byte; else all of it first
+};
+
+struct ProgramStep {
+  algorithms::Step step;
+  std::vector<Dependency> after;           // earlier steps that this one waits for
+  std::vector<Dependency> before;          // later steps that wait for this one
+  std::vector<std::uint32_t> message;      // for each peer: the number of the message on its lane
+};
+
+// The receive that the k-th message from a peer belongs to.
+struct Arrival {
+  std::uint32_t step = 0;
+  std::uint32_t position = 0;              // of the sender in step.peers
+};
+
+struct Program {
+  algorithms::Request request;
+  int rank = 0;
+  std::string algorithm;
+  std::uint32_t blocks = 1;
+  std::uint32_t slices = 1;
+  std::vector<std::uint32_t> scratch;
+  std::vector<ProgramStep> steps;
+  std::vector<std::vector<Arrival>> arrivals;   // [peer][message]
+  std::vector<int> peers;                       // all that this rank exchanges messages with, ascending
+  bool sends_partials = false;                  // a chunk that holds some but not all ranks' contributions is sent
+  bool single_blocks = true;                    // no step names chunks of several blocks
+  std::uint32_t hash = 0;                       // of algorithm and request: both ends of a message must agree
+};
+
+Program compile(const algorithms::Request& request, int rank, std::string algorithm, algorithms::Schedule schedule);
+
+}  // namespace tutti::comm

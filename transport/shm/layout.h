@@ -1,0 +1,77 @@
+#pragma once
+// What lies in shared memory, byte for byte. All ranks of a job run the same wire version, so that plain structs serve.
+//
+// Outbox: one a rank, mapped by all its local peers. Slots hold segments that the owner sends; receivers read them in place
+// and count `readers` down. Lane pair: one a connection; each lane is a ring of cells that its sender fills and its receiver
+// empties. A cell carries the header, and the payload itself where that is small: 16 bytes share the header's cache line.
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::transport::shm {
+
+inline constexpr std::size_t kCacheLine = 64;
+inline constexpr std::uint32_t kCells = 16;             // of a lane: as many messages may be under way
+inline constexpr std::uint32_t kInlineBytes = 208;      // payload of a cell
+inline constexpr std::uint32_t kNoSlot = ~0u;
+
+struct SlotClass {
+  std::uint32_t bytes, count;
+};
+// Small ones for latency, large ones for bandwidth: two large slots in flight fit a second-level cache. Untouched slots cost nothing.
+inline constexpr std::array<SlotClass, 2> kSlotClasses{{{4096, 16}, {65536, 32}}};
+inline constexpr std::uint32_t kSlots = kSlotClasses[0].count + kSlotClasses[1].count;
+
+// Bits of Outbox::sleeping: what the owner wants to be woken for.
+inline constexpr std::uint32_t kWantsData = 1, kWantsRoom = 2;
+
+struct Outbox {
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;
+  struct alignas(kCacheLine) Slot {
+    std::atomic<std::uint32_t> readers;
+  };
+  std::array<Slot, kSlots> slots;
+};
+inline constexpr std::size_t kOutboxHeader = (sizeof(Outbox) + 4095) / 4096 * 4096;
+
+// Offset of a slot's bytes in the outbox.
+constexpr std::size_t slot_offset(std::uint32_t slot) {
+  const SlotClass small = kSlotClasses[0], large = kSlotClasses[1];
+  if (slot < small.count) return kOutboxHeader + std::size_t(slot) * small.bytes;
+  return kOutboxHeader + std::size_t(small.count) * small.bytes + std::size_t(slot - small.count) * large.bytes;
+}
+constexpr std::uint32_t slot_bytes(std::uint32_t slot) {
+  return slot < kSlotClasses[0].count ? kSlotClasses[0].bytes : kSlotClasses[1].bytes;
+}
+inline constexpr std::size_t kOutboxBytes = slot_offset(kSlots);
+
+struct alignas(kCacheLine) Cell {
+  std::atomic<std::uint32_t> sequence;   // position + 1 when filled
+  std::uint32_t bytes;
+  std::uint32_t communicator;
+  std::uint32_t operation;
+  std::uint16_t message;
+  std::uint16_t plan;
+  std::uint32_t slot;                    // kNoSlot: payload inline
+  std::uint64_t call;
+  std::uint64_t offset;
+  std::uint64_t message_bytes;
+  std::array<std::byte, kInlineBytes> payload;
+};
+static_assert(sizeof(Cell) == 256 && offsetof(Cell, payload) == 48);
+
+struct Lane {
+  alignas(kCacheLine) std::atomic<std::uint32_t> consumed;   // cells emptied, written by the receiver
+  std::array<Cell, kCells> cells;
+};
+
+struct LanePair {
+  alignas(kCacheLine) std::atomic<std::uint64_t> greeting[2];   // each side writes its own, and checks the other's
+  Lane lanes[2];                                                // [0] from the side that opened the connection
+};
+inline constexpr std::uint64_t kGreeting[2] = {0x7475747469206869ull, 0x7475747469206f6bull};
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,127 @@
+#include "transport/shm/shm_connection.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "core/check.h"
+
+namespace tutti::transport::shm {
+
+ShmConnection::ShmConnection(ShmTransport& transport, int peer, std::unique_ptr<Stream> stream, SharedMemory lanes, bool opener)
+    : transport_(transport), peer_(peer), stream_(std::move(stream)), lanes_(std::move(lanes)) {
+  auto* pair = reinterpret_cast<LanePair*>(lanes_.data());
+  out_ = &pair->lanes[opener ? 0 : 1];
+  in_ = &pair->lanes[opener ? 1 : 0];
+}
+
+ShmConnection::~ShmConnection() {
+  if (doorbell_ >= 0) close(doorbell_);
+}
+
+void ShmConnection::join(SharedMemory outbox, int doorbell) {
+  outbox_ = std::move(outbox);
+  outbox_.close_descriptor();
+  lanes_.close_descriptor();
+  doorbell_ = doorbell;
+}
+
+// The next free cell, or nullptr while the receiver has not emptied it.
+Cell* ShmConnection::reserve() {
+  if (lost_) return nullptr;
+  if (sent_ == room_until_) {
+    room_until_ = out_->consumed.load(std::memory_order_acquire) + kCells;
+    if (sent_ == room_until_) {
+      transport_.starved_ = true;
+      return nullptr;
+    }
+  }
+  return &out_->cells[sent_ % kCells];
+}
+
+void ShmConnection::publish(Cell& cell, const SegmentHeader& header, std::uint32_t slot) {
+  cell.bytes = header.bytes;
+  cell.communicator = header.key.communicator;
+  cell.operation = header.key.operation;
+  cell.message = std::uint16_t(header.key.message);
+  cell.plan = std::uint16_t(header.plan);
+  cell.slot = slot;
+  cell.call = header.call;
+  cell.offset = header.offset;
+  cell.message_bytes = header.message_bytes;
+  cell.sequence.store(++sent_, std::memory_order_release);
+  news_ |= kWantsData;
+  transport_.unsettled_ = true;
+}
+
+Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std::uint64_t) {
+  Cell* cell = reserve();
+  if (!cell) return Sent::again;
+  std::uint32_t slot = kNoSlot;
+  if (header.bytes <= kInlineBytes) {
+    std::memcpy(cell->payload.data(), data, header.bytes);
+  } else {
+    slot = transport_.take_slot(header.bytes);
+    if (slot == kNoSlot) return Sent::again;
+    std::memcpy(transport_.outbox_memory_.data() + slot_offset(slot), data, header.bytes);
+    transport_.outbox().slots[slot].readers.store(1, std::memory_order_relaxed);
+  }
+  publish(*cell, header, slot);
+  return Sent::done;
+}
+
+Sent ShmConnection::send_staged(const SegmentHeader& header, std::uint64_t staged) {
+  Cell* cell = reserve();
+  if (!cell) return Sent::again;
+  publish(*cell, header, std::uint32_t(staged - 1));
+  return Sent::done;
+}
+
+bool ShmConnection::has_arrivals() const {
+  return in_->cells[received_ % kCells].sequence.load(std::memory_order_acquire) == received_ + 1;
+}
+
+// Delivers what has arrived. At most a ring's worth, so that one busy peer does not starve the others.
+bool ShmConnection::receive() {
+  std::uint32_t taken = 0;
+  while (taken < kCells && has_arrivals()) {
+    const Cell& cell = in_->cells[received_ % kCells];
+    SegmentHeader header;
+    header.key = {cell.communicator, cell.operation, cell.message};
+    header.bytes = cell.bytes;
+    header.plan = cell.plan;
+    header.call = cell.call;
+    header.offset = cell.offset;
+    header.message_bytes = cell.message_bytes;
+    const std::uint32_t slot = cell.slot;
+    if (slot == kNoSlot ? cell.bytes > kInlineBytes : slot >= kSlots || cell.bytes > slot_bytes(slot)) {
+      transport_.lost(*this, Status(Code::network, "shared memory: a cell that makes no sense", peer_));
+      return true;
+    }
+    ++received_;
+    ++taken;
+    if (slot == kNoSlot) {
+      transport_.listener_.on_segment(peer_, header, cell.payload.data(), {});
+    } else {
+      const Lease lease{&transport_, std::uint64_t(peer_) << 32 | slot};
+      transport_.listener_.on_segment(peer_, header, outbox_.data() + slot_offset(slot), lease);
+    }
+    in_->consumed.store(received_, std::memory_order_release);
+    if (lost_) return true;
+  }
+  if (taken == 0) return false;
+  news_ |= kWantsRoom;
+  transport_.unsettled_ = true;
+  return true;
+}
+
+void ShmConnection::ring_if_sleeping() {
+  auto& sleeping = reinterpret_cast<Outbox*>(outbox_.data())->sleeping;
+  const std::uint32_t wants = sleeping.load(std::memory_order_relaxed);
+  if ((wants & std::exchange(news_, 0)) == 0) return;
+  if (sleeping.exchange(0, std::memory_order_acq_rel) == 0 || doorbell_ < 0) return;
+  const std::uint64_t one = 1;
+  if (write(doorbell_, &one, sizeof one) < 0) return;   // full counter: it is rung already
+}
+
+}  // namespace tutti::transport::shm

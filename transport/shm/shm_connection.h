@@ -1,0 +1,40 @@
+#pragma once
+// ShmConnection: this rank's end of one pair's lanes.
+#include "transport/shm/shm_transport.h"
+
+namespace tutti::transport::shm {
+
+class ShmConnection final : public Connection {
+ public:
+  ShmConnection(ShmTransport& transport, int peer, std::unique_ptr<Stream> stream, SharedMemory lanes, bool opener);
+  ~ShmConnection() override;
+  // The peer's outbox and doorbell (-1: none); takes over the descriptor.
+  void join(SharedMemory outbox, int doorbell);
+
+  Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
+  Sent send_staged(const SegmentHeader& header, std::uint64_t staged) override;
+  void expect(const MessageKey&, std::uint64_t) override {}
+  std::size_t eager_bytes() const override { return ~std::size_t(0); }
+  std::string describe() const override { return "shm"; }
+
+ private:
+  friend class ShmTransport;
+  Cell* reserve();
+  void publish(Cell& cell, const SegmentHeader& header, std::uint32_t slot);
+  bool receive();
+  bool has_arrivals() const;
+  void ring_if_sleeping();
+
+  ShmTransport& transport_;
+  int peer_;
+  std::unique_ptr<Stream> stream_;
+  SharedMemory lanes_, outbox_;
+  Lane* out_;
+  Lane* in_;
+  int doorbell_ = -1;
+  std::uint32_t sent_ = 0, room_until_ = kCells, received_ = 0;
+  std::uint32_t news_ = 0;       // kWantsData, kWantsRoom: what the peer may wait for and has not been rung about
+  bool lost_ = false;
+};
+
+}  // namespace tutti::transport::shm

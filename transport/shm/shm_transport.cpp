@@ -1,0 +1,220 @@
+#include "transport/shm/shm_transport.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "transport/shm/shm_connection.h"
+
+namespace tutti::transport::shm {
+
+// A connection whose descriptors are still under way.
+struct ShmTransport::Setup {
+  int peer = -1;
+  std::unique_ptr<Stream> stream;
+  SharedMemory lanes;
+  bool opener = false, finished = false;
+  OnReady on_ready;
+};
+
+ShmTransport::ShmTransport(Loop& loop, Listener& listener, ShmOptions options)
+    : loop_(loop), listener_(listener), options_(options) {}
+
+ShmTransport::~ShmTransport() = default;
+
+Status ShmTransport::ensure_outbox() {
+  if (outbox_memory_.data()) return {};
+  auto memory = SharedMemory::create(kOutboxBytes);
+  if (!memory) return memory.status();
+  outbox_memory_ = std::move(*memory);
+  std::uint32_t slot = 0;
+  for (std::size_t c = 0; c < kSlotClasses.size(); ++c)
+    for (std::uint32_t i = 0; i < kSlotClasses[c].count; ++i) free_[c].push_back(slot++);
+  return {};
+}
+
+void ShmTransport::connect(int peer, std::unique_ptr<Stream> stream, bool opener, OnReady on_ready) {
+  auto setup = std::make_unique<Setup>();
+  setup->peer = peer;
+  setup->stream = std::move(stream);
+  setup->opener = opener;
+  setup->on_ready = std::move(on_ready);
+  Status status = ensure_outbox();
+  std::vector<int> descriptors{outbox_memory_.descriptor(), loop_.doorbell_descriptor()};
+  if (status.ok() && opener) {
+    auto lanes = SharedMemory::create(sizeof(LanePair));
+    if (lanes) {
+      setup->lanes = std::move(*lanes);
+      reinterpret_cast<LanePair*>(setup->lanes.data())->greeting[0] = kGreeting[0];
+      descriptors.push_back(setup->lanes.descriptor());
+    } else {
+      status = lanes.status();
+    }
+  }
+  if (status.ok() && opener) status = setup->stream->send_descriptors(descriptors);
+  if (!status.ok()) return loop_.post([ready = std::move(setup->on_ready), status] { ready(status); });
+  Setup* raw = setup.get();
+  setups_.push_back(std::move(setup));
+  raw->stream->when_readable([this, raw] { set_up(*raw); });
+}
+
+// The peer's descriptors are there: [outbox, doorbell] and, from the opener, [lanes].
+void ShmTransport::set_up(Setup& setup) {
+  auto got = setup.stream->receive_descriptors();
+  if (got && got->empty()) return;
+  const auto finish = [&](Result<Connection*> result) {
+    OnReady ready = std::move(setup.on_ready);
+    if (setup.stream) setup.stream->when_readable({});
+    std::erase_if(setups_, [&](const auto& s) { return s.get() == &setup; });
+    ready(std::move(result));
+  };
+  if (!got) return finish(got.status());
+  std::vector<int>& fds = *got;
+  if (fds.size() != (setup.opener ? 2u : 3u)) {
+    for (int fd : fds) close(fd);
+    return finish(Status(Code::network, "shared memory: the peer passed no descriptors", setup.peer));
+  }
+  auto outbox = SharedMemory::open(fds[0], kOutboxBytes);
+  auto lanes = setup.opener ? Result<SharedMemory>(std::move(setup.lanes)) : SharedMemory::open(fds[2], sizeof(LanePair));
+  if (!outbox || !lanes) {
+    close(fds[1]);
+    return finish(!outbox ? outbox.status() : lanes.status());
+  }
+  auto* pair = reinterpret_cast<LanePair*>(lanes->data());
+  if (!setup.opener) pair->greeting[1] = kGreeting[1];
+  if (pair->greeting[setup.opener ? 1 : 0] != kGreeting[setup.opener ? 1 : 0]) {
+    close(fds[1]);
+    return finish(Status(Code::network, "shared memory: what the peer wrote does not arrive", setup.peer));
+  }
+  if (!setup.opener) {
+    const int mine[] = {outbox_memory_.descriptor(), loop_.doorbell_descriptor()};
+    if (Status status = setup.stream->send_descriptors(mine); !status.ok()) {
+      close(fds[1]);
+      return finish(status);
+    }
+  }
+  auto connection = std::make_unique<ShmConnection>(*this, setup.peer, std::move(setup.stream), std::move(*lanes), setup.opener);
+  connection->join(std::move(*outbox), fds[1]);
+  ShmConnection* raw = connection.get();
+  raw->stream_->when_readable([this, raw] {
+    std::byte ignored[64];
+    const IoResult got_bytes = raw->stream_->read(ignored);
+    if (got_bytes.closed || !got_bytes.status.ok()) lost(*raw, Status(Code::peer_lost, "its process ended", raw->peer_));
+  });
+  connections_.push_back(std::move(connection));
+  finish(static_cast<Connection*>(raw));
+}
+
+void ShmTransport::lost(ShmConnection& connection, const Status& why) {
+  if (connection.lost_) return;
+  connection.stream_->when_readable({});
+  if (connection.has_arrivals()) connection.receive();   // what it had sent before its end
+  connection.lost_ = true;
+  listener_.on_lost(connection.peer_, why);
+}
+
+std::size_t ShmTransport::segment_bytes(std::uint64_t message_bytes) const {
+  const std::uint64_t largest = options_.segment_bytes ? std::min<std::uint64_t>(options_.segment_bytes, kSlotClasses[1].bytes)
+                                                       : kSlotClasses[1].bytes;
+  if (message_bytes <= kSlotClasses[0].bytes) return std::min(largest, std::max<std::uint64_t>(message_bytes, 1));
+  // Pipelines want several segments under way; a multiple of a page keeps every element type whole.
+  const std::uint64_t eighth = (message_bytes / 8 + 4095) / 4096 * 4096;
+  return std::clamp<std::uint64_t>(eighth, std::min<std::uint64_t>(16384, largest), largest);
+}
+
+std::uint32_t ShmTransport::take_slot(std::uint32_t bytes) {
+  const std::size_t first = bytes <= kSlotClasses[0].bytes ? 0 : 1;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    for (std::size_t c = first; c < kSlotClasses.size(); ++c) {
+      if (free_[c].empty()) continue;
+      const std::uint32_t slot = free_[c].back();   // the last one freed is the one in cache
+      free_[c].pop_back();
+      busy_.push_back(slot);
+      return slot;
+    }
+    if (!reclaim()) break;
+  }
+  starved_ = true;
+  return kNoSlot;
+}
+
+// Collects the slots that all readers have left.
+bool ShmTransport::reclaim() {
+  const std::size_t before = busy_.size();
+  std::erase_if(busy_, [this](std::uint32_t slot) {
+    if (outbox().slots[slot].readers.load(std::memory_order_acquire) != 0) return false;
+    free_[slot < kSlotClasses[0].count ? 0 : 1].push_back(slot);
+    return true;
+  });
+  return busy_.size() != before;
+}
+
+std::uint64_t ShmTransport::stage(const std::byte* data, std::uint32_t bytes, int readers) {
+  if (bytes <= kInlineBytes) return kNoStage;
+  const std::uint32_t slot = take_slot(bytes);
+  if (slot == kNoSlot) return 0;
+  std::memcpy(outbox_memory_.data() + slot_offset(slot), data, bytes);
+  outbox().slots[slot].readers.store(std::uint32_t(readers), std::memory_order_relaxed);
+  return slot + 1;
+}
+
+void ShmTransport::unstage(std::uint64_t staged, int readers) {
+  outbox().slots[staged - 1].readers.fetch_sub(std::uint32_t(readers), std::memory_order_release);
+}
+
+void ShmTransport::release(std::uint64_t token) {
+  const int peer = int(token >> 32);
+  for (const auto& c : connections_) {
+    if (c->peer_ != peer) continue;
+    reinterpret_cast<Outbox*>(c->outbox_.data())->slots[token & 0xffffffffu].readers.fetch_sub(1, std::memory_order_acq_rel);
+    c->news_ |= kWantsRoom;
+    unsettled_ = true;
+    return;
+  }
+}
+
+// A publish is a plain store, with no fence on the way of the message. Before this rank waits, one fence orders all of them
+// with the peers' sleeping flags: a peer either saw the news before it slept, or is rung.
+void ShmTransport::settle() {
+  unsettled_ = false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const auto& c : connections_)
+    if (c->news_) c->ring_if_sleeping();
+}
+
+bool ShmTransport::poll() {
+  if (unsettled_) settle();
+  starved_ = false;
+  bool any = false;
+  for (std::size_t i = 0; i < connections_.size(); ++i)
+    if (!connections_[i]->lost_) any |= connections_[i]->receive();
+  return any;
+}
+
+bool ShmTransport::prepare_sleep() {
+  if (!outbox_memory_.data()) return true;
+  if (unsettled_) settle();
+  outbox().sleeping.store(kWantsData | (starved_ ? kWantsRoom : 0), std::memory_order_seq_cst);
+  bool something = false;
+  for (const auto& c : connections_) {
+    if (c->lost_) continue;
+    something |= c->has_arrivals();
+    something |= starved_ && c->sent_ == c->room_until_ &&
+                 c->out_->consumed.load(std::memory_order_seq_cst) + kCells != c->room_until_;
+  }
+  if (starved_) something |= reclaim();
+  if (something) outbox().sleeping.store(0, std::memory_order_relaxed);
+  return !something;
+}
+
+void ShmTransport::wake_done() {
+  if (outbox_memory_.data()) outbox().sleeping.store(0, std::memory_order_relaxed);
+}
+
+std::size_t ShmTransport::memory_bytes() const {
+  return outbox_memory_.bytes() + connections_.size() * sizeof(LanePair);
+}
+
+}  // namespace tutti::transport::shm

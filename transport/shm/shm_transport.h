@@ -1,0 +1,66 @@
+#pragma once
+// ShmTransport: segments between ranks of one host through shared memory. A small message is written into a cell of its
+// lane, a larger one into a slot of the sender's outbox, from which receivers reduce or copy in place. Knows only pairs that
+// have been joined by a Unix socket, which also tells when the peer's process ends.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/net.h"
+#include "transport/shm/layout.h"
+#include "transport/shm/memory.h"
+#include "transport/transport.h"
+
+namespace tutti::transport::shm {
+
+class ShmConnection;
+
+struct ShmOptions {
+  std::uint64_t segment_bytes = 0;   // upper limit; 0: by message size
+};
+
+class ShmTransport final : public Transport, private LeaseHolder {
+ public:
+  using OnReady = std::function<void(Result<Connection*>)>;
+  ShmTransport(Loop& loop, Listener& listener, ShmOptions options = {});
+  ~ShmTransport();
+
+  // Joins a local peer over a connected, authenticated Unix stream (kept open until the end). Asynchronous: both sides call
+  // it, exactly one with `opener`; on_ready comes from Loop::run. network, out_of_resources, or unsupported where
+  // descriptors cannot be passed.
+  void connect(int peer, std::unique_ptr<Stream> stream, bool opener, OnReady on_ready);
+
+  std::string name() const override { return "shm"; }
+  std::size_t segment_bytes(std::uint64_t message_bytes) const override;
+  std::uint64_t stage(const std::byte* data, std::uint32_t bytes, int readers) override;
+  void unstage(std::uint64_t staged, int readers) override;
+  bool poll() override;
+  bool prepare_sleep() override;
+  void wake_done() override;
+  std::size_t memory_bytes() const override;
+
+ private:
+  friend class ShmConnection;
+  struct Setup;
+  Status ensure_outbox();
+  Outbox& outbox() { return *reinterpret_cast<Outbox*>(outbox_memory_.data()); }
+  void set_up(Setup& setup);
+  std::uint32_t take_slot(std::uint32_t bytes);
+  bool reclaim();
+  void settle();
+  void lost(ShmConnection& connection, const Status& why);
+  void release(std::uint64_t token) override;
+
+  Loop& loop_;
+  Listener& listener_;
+  ShmOptions options_;
+  SharedMemory outbox_memory_;
+  std::vector<std::unique_ptr<ShmConnection>> connections_;
+  std::vector<std::unique_ptr<Setup>> setups_;
+  std::vector<std::uint32_t> free_[kSlotClasses.size()];
+  std::vector<std::uint32_t> busy_;
+  bool unsettled_ = false;       // something was published or freed since the last settle()
+  bool starved_ = false;         // a send found no room since the last poll
+};
+
+}  // namespace tutti::transport::shm
