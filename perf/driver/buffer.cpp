@@ -1,0 +1,44 @@
+#include "perf/driver/buffer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace tutti::perf {
+namespace {
+
+constexpr std::byte kGuardByte{0x5c};
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+void Buffer::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+
+Result<Buffer> Buffer::make(std::size_t capacity, std::size_t shift) {
+  const std::size_t bytes = kPage + shift + capacity + kGuard;
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return Status(Code::out_of_resources, fmt::format("no memory for a buffer of {} bytes: {}", bytes, std::strerror(errno)));
+  Buffer buffer;
+  buffer.memory_ = {static_cast<std::byte*>(memory), Unmap{bytes}};
+  buffer.data_ = buffer.memory_.get() + kPage + shift;
+  buffer.arm(capacity, std::byte{1});
+  return buffer;
+}
+
+void Buffer::arm(std::size_t used, std::byte filler) {
+  used_ = used;
+  std::memset(data_ - kGuard, int(kGuardByte), kGuard);
+  std::memset(data_, int(filler), used);
+  std::memset(data_ + used, int(kGuardByte), kGuard);
+}
+
+std::size_t Buffer::damaged() const {
+  const auto wrong = [](std::byte b) { return b != kGuardByte; };
+  return std::size_t(std::count_if(data_ - kGuard, data_, wrong) + std::count_if(data_ + used_, data_ + used_ + kGuard, wrong));
+}
+
+}  // namespace tutti::perf

@@ -1,0 +1,35 @@
+#pragma once
+// Buffer: host memory with guard bytes around what an operation may touch. One owner, not copied.
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include <tutti/status.h>
+
+namespace tutti::perf {
+
+class Buffer {
+ public:
+  static constexpr std::size_t kGuard = 256;    // bytes on each side
+
+  Buffer() = default;
+  // `shift`: bytes by which the data are moved off their page-aligned place. The memory is touched. out_of_resources.
+  static Result<Buffer> make(std::size_t capacity, std::size_t shift);
+
+  std::byte* data() const { return data_; }
+  // Fills the first `used` bytes with `filler` and writes the guards before and behind them.
+  void arm(std::size_t used, std::byte filler);
+  // Guard bytes that are not as arm() left them.
+  std::size_t damaged() const;
+
+ private:
+  struct Unmap {
+    std::size_t bytes = 0;
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Unmap> memory_;
+  std::byte* data_ = nullptr;
+  std::size_t used_ = 0;
+};
+
+}  // namespace tutti::perf
