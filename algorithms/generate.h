@@ -7,13 +7,14 @@
 
 namespace tutti::algorithms {
 
-// Figures of one rank's worst case, for a vector of n bytes (block collectives: n = all blocks together). Tests count them.
+// Figures of one rank's worst case, for a vector of n bytes (block collectives: n = all blocks together, taken as equal;
+// all_to_all: the blocks of one rank). Tests count them.
 struct Cost {
   int rounds = 0;              // longest chain of messages, each after the one before
   double sent = 0;             // bytes sent by the busiest rank, as a multiple of n (multicast counted once a receiver)
   double written = 0;          // the same with a multicast counted once (shared memory)
   double reduced = 0;          // bytes read as operands of reductions by the busiest rank, as a multiple of n
-  int messages = 0;            // sent by the busiest rank
+  int messages = 0;            // sent by the busiest rank (multicast counted once a receiver)
 };
 
 class Generator {

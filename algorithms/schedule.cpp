@@ -11,7 +11,9 @@ std::string text(const Chunks& c) {
   return fmt::format("{}[{}..{}]", kNames[int(c.space)], c.first, c.first + c.count - 1);
 }
 
-std::string text(const Step& s) {
+}  // namespace
+
+std::string to_string(const Step& s) {
   std::string peers;
   for (int p : s.peers) peers += fmt::format("{}{}", peers.empty() ? "" : ",", p);
   const char* mark = s.completes ? " complete" : "";
@@ -27,11 +29,9 @@ std::string text(const Step& s) {
   return {};
 }
 
-}  // namespace
-
 std::string to_string(const Schedule& schedule) {
   std::string out = fmt::format("blocks {} slices {} scratch {}\n", schedule.blocks, schedule.slices, schedule.scratch.size());
-  for (std::size_t i = 0; i < schedule.steps.size(); ++i) out += fmt::format("{:4} {}\n", i, text(schedule.steps[i]));
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) out += fmt::format("{:4} {}\n", i, to_string(schedule.steps[i]));
   return out;
 }
 

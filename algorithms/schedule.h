@@ -13,7 +13,10 @@
 //           own block: reduce_scatter, scatter: index = slice;    all_to_all: index = from * slices + slice.
 //   scratch index i has the shape scratch[i].
 // Where the caller works in place (see tutti/communicator.h) input and output chunks of the same place are one chunk:
-// a schedule is generated for one or the other, and proved so. Not in place, input is never written.
+// a schedule is generated for one or the other, and proved so. Steps write output and scratch only, so what is input and not
+// output too stays intact. In reductions and all_to_all a rank's own untouched data is always named as input (there premul_sum
+// multiplies), what came from others or was added up as output or scratch.
+// Messages depend on collective, ranks, root and levels, never on in_place: ranks in place and ranks not in place may meet.
 //
 // Steps run as `docs/architecture.md` says: a step starts when every earlier step of this rank that conflicts on a chunk
 // has finished, and every earlier step on its lane (a lane: a peer and a direction). Otherwise in any order, and together.
@@ -78,6 +81,7 @@ struct Request {
 };
 
 // One line a step, e.g. "send input[3] -> 2", for people and golden tests.
+std::string to_string(const Step& step);
 std::string to_string(const Schedule& schedule);
 
 }  // namespace tutti::algorithms
