@@ -1,0 +1,293 @@
+// The loops of one SIMD level, included by exactly one file a level (scalar.cpp, avx2.cpp, ...), which defines
+// TUTTI_VECTOR_BYTES before. Not a header for anybody else: everything is in an unnamed namespace, and no inline function of
+// the standard library is called, so that nothing compiled for a special processor can be linked into common code.
+//
+// Written in GCC's vector extension, one vector of accumulators at a time: Acc lanes of f32 for narrow floats, of the type
+// itself otherwise. A tail runs through the same code on a padded block, so tail and body have the same bits; each element's
+// value depends on that element's inputs only, so strips and splits do not show.
+#include <kernels/convert.h>
+#include <kernels/table.h>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace tutti::kernels {
+namespace {
+
+constexpr std::size_t kVectorBytes = TUTTI_VECTOR_BYTES;
+constexpr std::size_t kStripBytes = 4096;   // of accumulators: kDepth of them fit into 32 KB of L1 with room for the inputs
+constexpr std::size_t kPassInputs = 4;      // combined in registers, without a buffer
+constexpr std::size_t kDepth = 5;           // buffers for a tree of kMostInputs / kPassInputs = 16 leaves
+static_assert(kMostInputs == kPassInputs << (kDepth - 1));
+
+template <class T, std::size_t Lanes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(sizeof(T) * Lanes)));
+};
+template <class T, std::size_t Lanes>
+using Vector = typename VectorOf<T, Lanes>::type;
+
+template <class V>
+TUTTI_INLINE V load_as(const std::byte* from) {
+  V value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class V>
+TUTTI_INLINE void store_as(std::byte* to, V value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+// Element kinds: T (in memory), Acc (vector of accumulators), Value (its lane), kLanes; load and store convert.
+template <class Number>
+struct Integer {
+  using T = Number;
+  using Value = Number;
+  static constexpr std::size_t kLanes = kVectorBytes / sizeof(T);
+  using Acc = Vector<T, kLanes>;
+  static TUTTI_INLINE Acc load(const std::byte* from) { return load_as<Acc>(from); }
+  static TUTTI_INLINE void store(std::byte* to, Acc value) { store_as(to, value); }
+};
+
+template <class Number, class Word, Word kNan>
+struct Wide {
+  using T = Number;
+  using Value = Number;
+  static constexpr std::size_t kLanes = kVectorBytes / sizeof(T);
+  using Acc = Vector<T, kLanes>;
+  using Bits = Vector<Word, kLanes>;
+  static TUTTI_INLINE Acc load(const std::byte* from) { return load_as<Acc>(from); }
+  static TUTTI_INLINE void store(std::byte* to, Acc value) {
+    const Bits nan = Bits{} + kNan;
+    store_as(to, value == value ? value : (Acc)nan);
+  }
+};
+using Single = Wide<float, std::uint32_t, kNanF32>;
+using Double = Wide<double, std::uint64_t, kNanF64>;
+
+template <class Format>
+struct Narrow {
+  using T = typename Format::Bits;
+  using Value = float;
+  static constexpr std::size_t kLanes = kVectorBytes / sizeof(float);
+  using Acc = Vector<float, kLanes>;
+  using Bits = Vector<std::uint32_t, kLanes>;
+  using Packed = Vector<T, kLanes>;
+  static TUTTI_INLINE Acc load(const std::byte* from) {
+    return widen<Format, Acc, Bits>(__builtin_convertvector(load_as<Packed>(from), Bits));
+  }
+  static TUTTI_INLINE void store(std::byte* to, Acc value) {
+    const Bits bits = narrow<Format, Bits, Acc>(value);
+    store_as(to, __builtin_convertvector(bits, Packed));
+  }
+};
+
+// f16 where the processor converts: its NaNs are made ours first, all else is IEEE and equal to convert.h's.
+#if defined(__F16C__)
+struct Half : Narrow<F16> {
+  // The unmasked intrinsics trip -Wmaybe-uninitialized in g++ 12; a full mask compiles to the same instruction.
+  static constexpr std::uint16_t kAllLanes = 0xffff;
+  static TUTTI_INLINE Acc load(const std::byte* from) {
+#if TUTTI_VECTOR_BYTES == 64
+    return (Acc)_mm512_maskz_cvtph_ps(kAllLanes, load_as<__m256i>(from));
+#else
+    return (Acc)_mm256_cvtph_ps(load_as<__m128i>(from));
+#endif
+  }
+  static TUTTI_INLINE void store(std::byte* to, Acc value) {
+    const Bits nan = Bits{} + kNanF32;
+    value = value == value ? value : (Acc)nan;
+#if TUTTI_VECTOR_BYTES == 64
+    store_as(to, _mm512_maskz_cvtps_ph(kAllLanes, (__m512)value, _MM_FROUND_TO_NEAREST_INT));
+#else
+    store_as(to, _mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT));
+#endif
+  }
+};
+#elif defined(__aarch64__)
+struct Half : Narrow<F16> {
+  static TUTTI_INLINE Acc load(const std::byte* from) { return (Acc)vcvt_f32_f16(load_as<float16x4_t>(from)); }
+  static TUTTI_INLINE void store(std::byte* to, Acc value) {
+    const Bits nan = Bits{} + kNanF32;
+    value = value == value ? value : (Acc)nan;
+    store_as(to, vcvt_f16_f32((float32x4_t)value));
+  }
+};
+#else
+using Half = Narrow<F16>;
+#endif
+
+// Partial results of Kind, as they lie in the buffers.
+template <class Kind>
+struct Partial : Kind {
+  using T = typename Kind::Value;
+  static TUTTI_INLINE typename Kind::Acc load(const std::byte* from) { return load_as<typename Kind::Acc>(from); }
+  static TUTTI_INLINE void store(std::byte* to, typename Kind::Acc value) { store_as(to, value); }
+};
+
+template <class Kind>
+constexpr bool kIsFloat = static_cast<typename Kind::Value>(0.5) != 0;
+
+// a op b. Signed integers must come as their unsigned kind for sum and prod: those wrap.
+template <class Kind, Combine kOp>
+TUTTI_INLINE typename Kind::Acc combine(typename Kind::Acc a, typename Kind::Acc b) {
+  using Acc = typename Kind::Acc;
+  if constexpr (kOp == kSum) {
+    return a + b;
+  } else if constexpr (kOp == kProd) {
+    return a * b;
+  } else if constexpr (!kIsFloat<Kind>) {
+    return (kOp == kMin ? a < b : b < a) ? a : b;
+  } else {
+    using Bits = typename Kind::Bits;
+    // Equal means the same bits but for zeros: there `or` finds a minus for min, `and` keeps it out of max.
+    const Bits tie = kOp == kMin ? (Bits)a | (Bits)b : (Bits)a & (Bits)b;
+    Acc result = (kOp == kMin ? a < b : b < a) ? a : b;   // b when b is NaN
+    result = a == b ? (Acc)tie : result;
+    return a == a ? result : a;
+  }
+}
+
+// The balanced tree of kernels.h over n vectors in registers.
+template <class Kind, Combine kOp, std::size_t n>
+TUTTI_INLINE typename Kind::Acc tree(const typename Kind::Acc* v) {
+  if constexpr (n == 1) return v[0];
+  else if constexpr (n == 2) return combine<Kind, kOp>(v[0], v[1]);
+  else return combine<Kind, kOp>(tree<Kind, kOp, 2>(v), tree<Kind, kOp, n - 2>(v + 2));
+}
+static_assert(kPassInputs <= 4);   // above, the split is no longer at 2
+
+// out[i] = f(inputs[0][i], ...), a vector at a time.
+template <class In, class Out, std::size_t n, class F>
+TUTTI_INLINE void sweep(std::byte* out, const std::byte* const* inputs, std::size_t count, F f) {
+  constexpr std::size_t lanes = In::kLanes, step = lanes * sizeof(typename In::T), out_step = lanes * sizeof(typename Out::T);
+  const std::byte* from[n];
+  typename In::Acc v[n];
+  for (std::size_t k = 0; k < n; ++k) from[k] = inputs[k];
+  for (std::size_t left = count / lanes; left != 0; --left) {
+    for (std::size_t k = 0; k < n; ++k) {
+      v[k] = In::load(from[k]);
+      from[k] += step;
+    }
+    Out::store(out, f(v));
+    out += out_step;
+  }
+  if (const std::size_t rest = count % lanes; rest != 0) {
+    alignas(kVectorBytes) std::byte block[kVectorBytes] = {};
+    for (std::size_t k = 0; k < n; ++k) {
+      __builtin_memcpy(block, from[k], rest * sizeof(typename In::T));
+      v[k] = In::load(block);
+    }
+    Out::store(block, f(v));
+    __builtin_memcpy(out, block, rest * sizeof(typename Out::T));
+  }
+}
+
+template <class Kind, class Out, Combine kOp, std::size_t n>
+void pass(std::byte* out, const std::byte* const* inputs, std::size_t count) {
+  sweep<Kind, Out, n>(out, inputs, count, [](const typename Kind::Acc* v) __attribute__((always_inline)) {
+    return tree<Kind, kOp, n>(v);
+  });
+}
+
+template <class Kind, class Out, Combine kOp>
+TUTTI_INLINE void small_pass(std::byte* out, const std::byte* const* inputs, std::size_t n, std::size_t count) {
+  switch (n) {
+    case 1: return pass<Kind, Out, kOp, 1>(out, inputs, count);
+    case 2: return pass<Kind, Out, kOp, 2>(out, inputs, count);
+    case 3: return pass<Kind, Out, kOp, 3>(out, inputs, count);
+    default: return pass<Kind, Out, kOp, 4>(out, inputs, count);
+  }
+}
+
+// buffers[0] = the tree over the inputs' elements from `begin` on; the further buffers are scratch.
+template <class Kind, Combine kOp>
+void subtree(std::byte (*buffers)[kStripBytes], const std::byte* const* inputs, std::size_t n, std::size_t begin,
+             std::size_t count) {
+  if (n <= kPassInputs) {
+    const std::byte* from[kPassInputs];
+    for (std::size_t k = 0; k < n; ++k) from[k] = inputs[k] + begin * sizeof(typename Kind::T);
+    return small_pass<Kind, Partial<Kind>, kOp>(buffers[0], from, n, count);
+  }
+  std::size_t half = kPassInputs;
+  while (half * 2 < n) half *= 2;
+  subtree<Kind, kOp>(buffers, inputs, half, begin, count);
+  subtree<Kind, kOp>(buffers + 1, inputs + half, n - half, begin, count);
+  const std::byte* from[2] = {buffers[0], buffers[1]};
+  pass<Partial<Kind>, Partial<Kind>, kOp, 2>(buffers[0], from, count);
+}
+
+// out = in / divide_by. Quotients of 32 bits are exact in f64: they keep 2^-32 away from the next integer.
+template <class Kind>
+void divide(std::byte* out, const std::byte* in, std::size_t count, std::uint32_t divide_by) {
+  using Value = typename Kind::Value;
+  if constexpr (kIsFloat<Kind>) {
+    const typename Kind::Acc divisor = typename Kind::Acc{} + Value(divide_by);
+    sweep<Partial<Kind>, Kind, 1>(out, &in, count, [divisor](const typename Kind::Acc* v) __attribute__((always_inline)) {
+      return v[0] / divisor;
+    });
+  } else {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Value value = load_as<Value>(in + i * sizeof(Value));
+      const Value quotient = sizeof(Value) < 8 ? Value(double(value) / double(divide_by)) : value / Value(divide_by);
+      store_as(out + i * sizeof(Value), quotient);
+    }
+  }
+}
+
+// Calculating: the kind in which the tree is summed, which differs from Kind for signed sums only.
+template <class Kind, Combine kOp, class Calculating = Kind>
+void reduce(std::byte* out, const std::byte* const* inputs, std::size_t n, std::size_t count, std::uint32_t divide_by) {
+  if (n <= kPassInputs && divide_by == 1) return small_pass<Calculating, Calculating, kOp>(out, inputs, n, count);
+  constexpr std::size_t strip = kStripBytes / sizeof(typename Kind::Value);
+  alignas(kVectorBytes) std::byte buffers[kDepth][kStripBytes];
+  for (std::size_t begin = 0; begin < count; begin += strip) {
+    const std::size_t now = count - begin < strip ? count - begin : strip;
+    std::byte* to = out + begin * sizeof(typename Kind::T);
+    subtree<Calculating, kOp>(buffers, inputs, n, begin, now);
+    const std::byte* from = buffers[0];
+    if (divide_by != 1) divide<Kind>(to, from, now, divide_by);
+    else pass<Partial<Calculating>, Calculating, kOp, 1>(to, &from, now);
+  }
+}
+
+template <class Kind>
+void scale(std::byte* out, const std::byte* in, std::size_t count, const void* factor) {
+  using Acc = typename Kind::Acc;
+  const Acc by = Acc{} + load_as<typename Kind::Value>(static_cast<const std::byte*>(factor));
+  sweep<Kind, Kind, 1>(out, &in, count, [by](const Acc* v) __attribute__((always_inline)) { return v[0] * by; });
+}
+
+template <class From, class To>
+void convert(std::byte* out, const std::byte* in, std::size_t count) {
+  sweep<From, To, 1>(out, &in, count, [](const typename From::Acc* v) __attribute__((always_inline)) { return v[0]; });
+}
+
+#define TUTTI_ROW(Kind, Wrapping) \
+  { reduce<Kind, kSum, Wrapping>, reduce<Kind, kProd, Wrapping>, reduce<Kind, kMin>, reduce<Kind, kMax> }
+
+using I8 = Integer<std::int8_t>;
+using U8 = Integer<std::uint8_t>;
+using I32 = Integer<std::int32_t>;
+using U32 = Integer<std::uint32_t>;
+using I64 = Integer<std::int64_t>;
+using U64 = Integer<std::uint64_t>;
+using Brain = Narrow<Bf16>;
+using Eight43 = Narrow<F8e4m3>;
+using Eight52 = Narrow<F8e5m2>;
+
+constexpr Table kTable{
+    {TUTTI_ROW(I8, U8), TUTTI_ROW(U8, U8), TUTTI_ROW(I32, U32), TUTTI_ROW(U32, U32), TUTTI_ROW(I64, U64),
+     TUTTI_ROW(U64, U64), TUTTI_ROW(Half, Half), TUTTI_ROW(Brain, Brain), TUTTI_ROW(Single, Single),
+     TUTTI_ROW(Double, Double), TUTTI_ROW(Eight43, Eight43), TUTTI_ROW(Eight52, Eight52)},
+    {scale<U8>, scale<U8>, scale<U32>, scale<U32>, scale<U64>, scale<U64>, scale<Half>, scale<Brain>, scale<Single>,
+     scale<Double>, scale<Eight43>, scale<Eight52>},
+    {convert<Half, Single>, convert<Brain, Single>, convert<Eight43, Single>, convert<Eight52, Single>},
+    {convert<Single, Half>, convert<Single, Brain>, convert<Single, Eight43>, convert<Single, Eight52>}};
+#undef TUTTI_ROW
+
+}  // namespace
+}  // namespace tutti::kernels

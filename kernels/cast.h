@@ -1,0 +1,13 @@
+#pragma once
+// Conversion between any two element types, one value at a time through an exact intermediate. The fast ways between f32 and
+// the narrow floats are not here but in kernels/body.h; kernels.cpp chooses.
+#include <cstddef>
+#include <tutti/types.h>
+
+namespace tutti::kernels {
+
+// Floats round to nearest even, once, also from f64 and from 64-bit integers; NaN becomes the quiet NaN of the target.
+// Integers from floats truncate and saturate, NaN gives 0; integers from integers wrap. No overlap, any alignment.
+void cast_values(DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count);
+
+}  // namespace tutti::kernels
