@@ -1,0 +1,61 @@
+// See outcome_text.h.
+#include "tools/outcome_text.h"
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+namespace tutti::tools {
+namespace {
+
+constexpr double kMebibyteInKilobytes = 1024;
+
+// SIGKILL by itself, or as a shell tells of it.
+bool looks_killed(int wait_status) {
+  return WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) == SIGKILL : WEXITSTATUS(wait_status) == 128 + SIGKILL;
+}
+
+std::string others_text(const Outcome& outcome) {
+  const std::size_t stopped = outcome.terminated + outcome.killed;
+  if (stopped == 0) return "";
+  return fmt::format("tutti run: the others were stopped by us: {} after SIGTERM, {} by SIGKILL\n", outcome.terminated, outcome.killed);
+}
+
+std::string failure_line(const Outcome& outcome, const std::string& host) {
+  const Child& child = outcome.children[*outcome.first_failure];
+  const auto& last = outcome.last_lines[*outcome.first_failure].lines();
+  std::string line = fmt::format("tutti run: first failure: {} on {} (pid {}) ended by {}", child.label, host, child.pid,
+                                 ending_text(child.wait_status));
+  if (looks_killed(child.wait_status)) {
+    line += fmt::format("; {}; its peak memory was {:.0f} MiB", memory_verdict(outcome.memory_before, outcome.memory_after),
+                        static_cast<double>(child.peak_kilobytes) / kMebibyteInKilobytes);
+  }
+  if (!last.empty()) line += fmt::format("; its last line: {}", last.back());
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string ending_text(int wait_status) {
+  if (!WIFSIGNALED(wait_status)) return fmt::format("exit status {}", WEXITSTATUS(wait_status));
+  return fmt::format("{} ({})", signal_name(WTERMSIG(wait_status)), WTERMSIG(wait_status));
+}
+
+std::string outcome_text(const Outcome& outcome, const std::string& host) {
+  std::string text;
+  if (outcome.passed_signal != 0) {
+    text += fmt::format("tutti run: {} came and was passed on to all\n", signal_name(outcome.passed_signal));
+  }
+  if (!outcome.first_failure) {
+    if (!outcome.stop_reason.empty()) text += fmt::format("tutti run: all were stopped by us: {}\n", outcome.stop_reason);
+    return text;
+  }
+  const auto& last = outcome.last_lines[*outcome.first_failure].lines();
+  if (last.size() > 1) {
+    text += fmt::format("tutti run: {} said last:\n", outcome.children[*outcome.first_failure].label);
+    for (const std::string& line : last) text += fmt::format("    {}\n", line);
+  }
+  return text + others_text(outcome) + failure_line(outcome, host);
+}
+
+}  // namespace tutti::tools
