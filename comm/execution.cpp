@@ -200,7 +200,7 @@ bool Execution::send_segment(std::uint32_t index) {
       if (s.staged == 0) return false;
     }
     const bool staged = peer_count > 1 && s.staged != 0 && s.staged != transport::Transport::kNoStage;
-    const Sent result = staged ? wire.connection->send_staged(header, s.staged) : wire.connection->send(header, data, index);
+    const Sent result = staged ? wire.connection->send_staged(header, s.staged) : wire.connection->send(header, data, std::uint64_t(binding_.token) << 32 | index);
     if (result == Sent::again) return false;
     if (result == Sent::pending) ++s.outstanding;
   }

@@ -50,6 +50,7 @@ struct Binding {
   Blocks in, out;
   transport::SegmentHeader header;              // key.communicator, key.operation, call, plan
   std::uint64_t segment_limit = 0;              // bytes; 0: the wire's own
+  std::uint32_t token = 0;                      // upper half of the tokens given to connections; the lower is the step
 };
 
 class Execution {

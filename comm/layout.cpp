@@ -18,7 +18,8 @@ std::uint64_t part_of(std::uint64_t elements, std::uint64_t parts, std::uint64_t
 
 bool Layout::cuts_vector() const {
   const Collective c = program_->request.collective;
-  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast || c == Collective::barrier;
+  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast || c == Collective::send ||
+         c == Collective::recv;
 }
 bool Layout::full_input() const {
   const Collective c = program_->request.collective;

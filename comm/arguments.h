@@ -1,0 +1,39 @@
+#pragma once
+// Arguments: checks a user's call and brings it into the one form that everything below works on. Nothing is sent before.
+#include <tutti/communicator.h>
+
+#include "comm/call.h"
+#include "comm/execution.h"
+
+namespace tutti::comm {
+
+struct Prepared {
+  Call call;
+  Binding binding;              // without header
+  bool in_place = false;
+  bool uniform = true;          // all blocks have the same size
+  bool contiguous = true;       // blocks lie one behind another
+  double factor = 1.0;          // premul_sum
+  std::uint64_t bytes = 0;      // the whole vector: what nccl-tests calls size
+};
+
+struct Rank {
+  int rank = 0, count = 1;
+};
+
+// Each: invalid_argument naming the argument, its value and what was wanted.
+Result<Prepared> prepare(const AllReduce& call, Rank self);
+Result<Prepared> prepare(const ReduceScatter& call, Rank self);
+Result<Prepared> prepare(const AllGather& call, Rank self);
+Result<Prepared> prepare(const Broadcast& call, Rank self);
+Result<Prepared> prepare(const Reduce& call, Rank self);
+Result<Prepared> prepare(const Gather& call, Rank self);
+Result<Prepared> prepare(const Scatter& call, Rank self);
+Result<Prepared> prepare(const AllToAll& call, Rank self);
+Result<Prepared> prepare(const AllGatherV& call, Rank self);
+Result<Prepared> prepare(const ReduceScatterV& call, Rank self);
+Result<Prepared> prepare(const AllToAllV& call, Rank self);
+Result<Prepared> prepare(const Send& call, Rank self);
+Result<Prepared> prepare(const Recv& call, Rank self);
+
+}  // namespace tutti::comm

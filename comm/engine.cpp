@@ -1,0 +1,327 @@
+#include "comm/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/member.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace tutti::comm {
+
+using transport::SegmentHeader;
+
+namespace {
+
+constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
+
+transport::tcp::TcpOptions tcp_options(const Settings& settings) {
+  transport::tcp::TcpOptions options;
+  options.crc = settings.crc;
+  if (settings.segment) options.segment_bytes = settings.segment;
+  return options;
+}
+
+}  // namespace
+
+Engine::Engine(EngineSetup setup)
+    : settings_(std::move(setup.settings)), world_rank_(setup.world_rank), world_size_(setup.world_size),
+      oversubscribed_(setup.oversubscribed), threaded_(setup.threaded), loop_(std::move(setup.loop)),
+      directory_(std::move(setup.directory)), peers_(std::size_t(setup.world_size)) {
+  shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment});
+  tcp_ = std::make_unique<transport::tcp::TcpTransport>(*loop_, *this, tcp_options(settings_));
+  transports_ = {shm_.get(), tcp_.get()};
+  if (!directory_) return;
+  directory_->on_incoming([this](int peer, bool unix_stream, std::vector<std::unique_ptr<Stream>> streams) {
+    peers_[std::size_t(peer)].state = Peer::connecting;
+    streams_ready(peer, unix_stream, false, std::move(streams));
+  });
+  directory_->on_verdict([this](std::uint32_t communicator, const Status& verdict) {
+    if (auto it = members_.find(communicator); it != members_.end()) {
+      const auto member = it->second;
+      fail(*member, verdict, false);
+    }
+  });
+}
+
+Engine::~Engine() { shut_down("the communicator was dropped"); }
+
+void Engine::begin() {
+  if (threaded_ && world_size_ > 1) thread_ = std::thread([this] { progress_loop(); });
+}
+
+void Engine::shut_down(const std::string& reason) {
+  {
+    Lock held = lock();
+    if (stopping_) return;
+    stopping_ = true;
+    const auto pending = pending_;
+    for (const auto& operation : pending) complete(*operation, Status(Code::aborted, reason));
+    turn_.notify_all();
+    loop_->wake();
+  }
+  if (thread_.joinable()) {
+    if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
+    else thread_.join();
+  }
+  run_callbacks();
+  Lock held = lock();
+  for (Parked& p : parked_) p.piece.release();
+  parked_.clear();
+  members_.clear();
+  idle_executions_.clear();
+  transports_.clear();
+  shm_.reset();
+  tcp_.reset();
+  directory_.reset();
+}
+
+Engine::Lock Engine::lock() {
+  contenders_.fetch_add(1, std::memory_order_relaxed);
+  Lock held(mutex_);
+  contenders_.fetch_sub(1, std::memory_order_relaxed);
+  return held;
+}
+
+void Engine::add_member(std::shared_ptr<Member> member) {
+  next_communicator_ = std::max(next_communicator_, member->id() + 1);
+  members_[member->id()] = std::move(member);
+}
+
+void Engine::remove_member(std::uint32_t communicator) { members_.erase(communicator); }
+
+std::unique_ptr<Execution> Engine::take_execution() {
+  if (idle_executions_.empty()) return std::make_unique<Execution>();
+  auto execution = std::move(idle_executions_.back());
+  idle_executions_.pop_back();
+  return execution;
+}
+
+void Engine::track(const std::shared_ptr<Operation>& operation) {
+  const TimePoint now = loop_->now();
+  operation->started = operation->last_moved = now;
+  last_start_ = now;
+  pending_.push_back(operation);
+}
+
+void Engine::start(const std::shared_ptr<Operation>& operation) {
+  Operation& op = *operation;
+  track(operation);
+  for (int peer : op.execution->program()->peers) {
+    const int world = op.member().world_rank(peer);
+    const Peer& p = peers_[std::size_t(world)];
+    if (p.state == Peer::lost) return fail(op.member(), p.lost_why, true);
+    if (p.state == Peer::none) connect(world);
+    if (op.complete()) return;
+  }
+  op.execution->start(op.member().wires());
+  if (!op.execution->finished()) deliver_parked(op);
+  if (!op.complete() && op.execution->finished()) complete(op, {});
+}
+
+void Engine::deliver_parked(Operation& operation) {
+  for (std::size_t i = 0; i < parked_.size() && !operation.complete();) {
+    Member* member = nullptr;
+    if (find(parked_[i].peer, parked_[i].piece.header(), &member) != &operation) {
+      ++i;
+      continue;
+    }
+    Parked parked = std::move(parked_[i]);
+    parked_.erase(parked_.begin() + std::ptrdiff_t(i));
+    on_segment(parked.peer, parked.piece.header(), parked.piece.data(), parked.piece.take_lease());
+  }
+}
+
+void Engine::complete(Operation& operation, Status status) {
+  if (operation.complete()) return;
+  if (status.ok() && operation.after) operation.after();
+  operation.after = nullptr;
+  if (operation.execution) {
+    operation.execution->release();
+    if (idle_executions_.size() < kMaxIdleExecutions) idle_executions_.push_back(std::move(operation.execution));
+    operation.execution.reset();
+  }
+  operation.staging = {};
+  operation.member().forget(operation);
+  std::shared_ptr<Operation> keep;
+  for (auto& p : pending_) {
+    if (p.get() != &operation) continue;
+    keep = std::move(p);
+    p = std::move(pending_.back());
+    pending_.pop_back();
+    break;
+  }
+  for (auto& callback : operation.finish(status)) callbacks_.emplace_back(std::move(callback), operation.status());
+  if (queued_) turn_.notify_all();
+  if (sleeping_) loop_->wake();
+}
+
+bool Engine::add_callback(Operation& operation, std::function<void(const Status&)>& callback) {
+  Lock held = lock();
+  if (!operation.add_callback(callback)) return false;
+  nudge();
+  return true;
+}
+
+void Engine::run_callbacks() {
+  while (true) {
+    decltype(callbacks_) ready;
+    {
+      Lock held = lock();
+      ready.swap(callbacks_);
+    }
+    if (ready.empty()) return;
+    for (auto& [callback, status] : ready) callback(status);
+  }
+}
+
+void Engine::fail(Member& member, const Status& verdict, bool tell_others) {
+  if (!member.broken().ok()) return;
+  member.break_with(verdict);
+  if (tell_others && directory_) directory_->spread(member.id(), verdict);
+  const auto pending = pending_;
+  for (const auto& operation : pending)
+    if (&operation->member() == &member) complete(*operation, verdict);
+  std::erase_if(parked_, [&](Parked& p) {
+    if ((p.piece.header().key.communicator & ~kPairBit) != member.id()) return false;
+    p.piece.release();
+    return true;
+  });
+}
+
+std::string Engine::describe(int world_rank) const {
+  return directory_ ? directory_->describe(world_rank) : fmt::format("rank {}", world_rank);
+}
+
+std::size_t Engine::memory_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto* t : transports_) bytes += t->memory_bytes();
+  return bytes;
+}
+
+// --- what arrives ---
+
+Operation* Engine::find(int peer, const SegmentHeader& header, Member** member) const {
+  const auto it = members_.find(header.key.communicator & ~kPairBit);
+  if (it == members_.end()) return nullptr;
+  *member = it->second.get();
+  const int rank = (*member)->rank_of(peer);
+  return rank < 0 ? nullptr : (*member)->find(rank, header);
+}
+
+std::byte* Engine::landing(int peer, const SegmentHeader& header) {
+  Member* member = nullptr;
+  Operation* operation = find(peer, header, &member);
+  if (!operation || !operation->execution || pack(operation->call) != header.call) return nullptr;
+  return operation->execution->landing(member->rank_of(peer), header);
+}
+
+void Engine::on_segment(int peer, const SegmentHeader& header, const std::byte* data, transport::Lease lease) {
+  ++deliveries_;
+  Member* member = nullptr;
+  Operation* operation = find(peer, header, &member);
+  if (!operation || !operation->execution) {
+    const bool stale = member && (!member->broken().ok() || member->is_stale(header, member->rank_of(peer)));
+    if (stale) return lease.release();
+    parked_.push_back({peer, Piece(header, data, lease)});
+    return;
+  }
+  const std::uint64_t call = pack(operation->call);
+  const std::uint32_t plan = operation->execution->program()->hash & 0xffffu;
+  if (call != header.call || plan != (header.plan & 0xffffu)) {
+    lease.release();
+    return disagree(*member, peer, *operation, header.call);
+  }
+  if (operation->execution->arrived(member->rank_of(peer), header, data, lease) == Execution::Verdict::unexpected)
+    return disagree(*member, peer, *operation, header.call);
+  if (operation->execution->finished()) complete(*operation, {});
+}
+
+// Another rank made another call, or planned another schedule for it.
+void Engine::disagree(Member& member, int peer, Operation& operation, std::uint64_t call) {
+  const Call theirs = unpack(call);
+  std::string text = fmt::format("operation {}: {} called {}, {} called {}", operation.sequence, describe(world_rank_),
+                                 to_string(operation.call), describe(peer), to_string(theirs));
+  if (theirs == operation.call) text += ", but for different sizes of blocks or by another algorithm (compare the TUTTI_ settings)";
+  fail(member, Status(Code::mismatch, text, member.rank_of(peer)), true);
+}
+
+void Engine::on_sent(int, std::uint64_t token) {
+  ++deliveries_;
+  for (const auto& operation : pending_) {
+    if (operation->token != token >> 32 || !operation->execution) continue;
+    operation->execution->sent(std::uint32_t(token));
+    if (operation->execution->finished()) complete(*operation, {});
+    return;
+  }
+}
+
+void Engine::on_lost(int peer, const Status& why) {
+  Peer& p = peers_[std::size_t(peer)];
+  p.state = Peer::lost;
+  p.wire = {};
+  const std::string text = fmt::format("{}: {}", describe(peer), why.text());
+  p.lost_why = Status(why.code(), text, peer);
+  const auto members = members_;
+  for (const auto& [id, member] : members) {
+    const int rank = member->rank_of(peer);
+    if (rank < 0) continue;
+    member->wire_up(peer, {});
+    // A peer that ends after its last operation is nobody's failure.
+    const bool needed = std::any_of(pending_.begin(), pending_.end(), [&](const auto& operation) {
+      if (&operation->member() != member.get() || !operation->execution) return false;
+      const auto& peers = operation->execution->program()->peers;
+      return std::find(peers.begin(), peers.end(), rank) != peers.end();
+    });
+    if (needed) fail(*member, Status(why.code(), text, rank), true);
+  }
+}
+
+// --- connections ---
+
+void Engine::connect(int world_rank) {
+  Peer& peer = peers_[std::size_t(world_rank)];
+  if (peer.state != Peer::none || world_rank == world_rank_) return;
+  peer.state = Peer::connecting;
+  // The higher rank dials; the other waits to be dialled, which happens when the peer makes the same call.
+  if (world_rank_ > world_rank) dial(world_rank, settings_.transport != "tcp");
+}
+
+void Engine::dial(int world_rank, bool unix_stream) {
+  const int count = unix_stream ? 1 : std::max(1, settings_.sockets);
+  directory_->dial(world_rank, unix_stream, count, [this, world_rank, unix_stream](auto streams) {
+    if (streams) return streams_ready(world_rank, unix_stream, true, std::move(*streams));
+    if (!unix_stream || settings_.transport == "shm") return cannot_connect(world_rank, streams.status());
+    log::debug("no shared memory with {}: {}", describe(world_rank), streams.status().text());
+    dial(world_rank, false);
+  });
+}
+
+void Engine::streams_ready(int world_rank, bool unix_stream, bool opener, std::vector<std::unique_ptr<Stream>> streams) {
+  if (!unix_stream) return connected(world_rank, tcp_->connect(world_rank, std::move(streams)), *tcp_);
+  shm_->connect(world_rank, std::move(streams[0]), opener, [this, world_rank, opener](Result<transport::Connection*> result) {
+    if (!result && opener && settings_.transport != "shm") {
+      log::info("no shared memory with {}: {}; using tcp", describe(world_rank), result.status().text());
+      return dial(world_rank, false);
+    }
+    connected(world_rank, std::move(result), *shm_);
+  });
+}
+
+void Engine::connected(int world_rank, Result<transport::Connection*> connection, transport::Transport& transport) {
+  if (!connection) return cannot_connect(world_rank, connection.status());
+  Peer& peer = peers_[std::size_t(world_rank)];
+  peer.wire = {*connection, &transport};
+  peer.state = Peer::up;
+  log::debug("{}: {}", describe(world_rank), (*connection)->describe());
+  for (const auto& [id, member] : members_) member->wire_up(world_rank, peer.wire);
+}
+
+void Engine::cannot_connect(int world_rank, const Status& why) {
+  on_lost(world_rank, Status(why.code(), "cannot be reached: " + why.text()));
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,158 @@
+#pragma once
+// Engine: what one rank runs all its communicators on: the loop, the transports, the connections and the pending
+// operations. A state machine under one lock, driven by whoever waits (wait.cpp) or else by its progress thread.
+// It knows no algorithms: operations come with their program.
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <tutti/status.h>
+#include <unordered_map>
+#include <vector>
+
+#include "comm/operation.h"
+#include "core/config.h"
+#include "core/net.h"
+#include "transport/transport.h"
+
+namespace tutti::transport::shm { class ShmTransport; }
+namespace tutti::transport::tcp { class TcpTransport; }
+
+namespace tutti::comm {
+
+class Member;
+
+// In MessageKey::communicator: a send or recv, numbered by pair of ranks instead of by communicator.
+inline constexpr std::uint32_t kPairBit = 1u << 31;
+
+// How the engine reaches other ranks; given by the bootstrap. Callbacks come from Loop::run.
+class Directory {
+ public:
+  using OnStream = std::function<void(Result<std::vector<std::unique_ptr<Stream>>>)>;
+  virtual ~Directory() = default;
+  // Authenticated streams to a rank: one Unix stream, or `count` TCP streams.
+  virtual void dial(int world_rank, bool unix_stream, int count, OnStream on_stream) = 0;
+  // Streams that other ranks dialled.
+  using OnIncoming = std::function<void(int world_rank, bool unix_stream, std::vector<std::unique_ptr<Stream>>)>;
+  virtual void on_incoming(OnIncoming on_incoming) = 0;
+  // A verdict for all ranks, over the control plane; and what comes from there.
+  virtual void spread(std::uint32_t communicator, const Status& verdict) = 0;
+  using OnVerdict = std::function<void(std::uint32_t communicator, const Status& verdict)>;
+  virtual void on_verdict(OnVerdict on_verdict) = 0;
+  // "rank 3 (host2, pid 4711)"
+  virtual std::string describe(int world_rank) const = 0;
+};
+
+struct EngineSetup {
+  std::unique_ptr<Loop> loop;
+  std::unique_ptr<Directory> directory;   // made on that loop; null for a world of one rank
+  Settings settings;
+  int world_rank = 0, world_size = 1;
+  bool oversubscribed = false;            // more ranks on this host than cores
+  bool threaded = true;                   // false: no progress thread (simulation drives)
+};
+
+class Engine final : public transport::Listener, public std::enable_shared_from_this<Engine> {
+ public:
+  static constexpr Nanoseconds kForever{-1};
+  explicit Engine(EngineSetup setup);
+  ~Engine();
+  void begin();                            // starts the progress thread
+  // Ends every pending operation with `aborted`, stops the thread, closes connections. Idempotent.
+  void shut_down(const std::string& reason);
+
+  using Lock = std::unique_lock<std::mutex>;
+  Lock lock();
+  const Settings& settings() const { return settings_; }
+  int world_rank() const { return world_rank_; }
+
+  // Without the lock.
+  void wait(Operation& operation, Nanoseconds limit);
+  void drive();
+  bool add_callback(Operation& operation, std::function<void(const Status&)>& callback);
+  void run_callbacks();
+
+  // Under the lock.
+  void add_member(std::shared_ptr<Member> member);
+  void remove_member(std::uint32_t communicator);
+  std::uint32_t next_token() { return ++last_token_; }
+  std::uint32_t next_communicator() const { return next_communicator_; }
+  void start(const std::shared_ptr<Operation>& operation);   // execution is bound
+  void track(const std::shared_ptr<Operation>& operation);   // without execution (groups)
+  void complete(Operation& operation, Status status);
+  void fail(Member& member, const Status& verdict, bool tell_others);
+  void connect(int world_rank);
+  std::unique_ptr<Execution> take_execution();
+  Wire wire(int world_rank) const { return peers_[std::size_t(world_rank)].wire; }
+  std::string describe(int world_rank) const;
+  std::size_t memory_bytes() const;
+  bool busy() const { return !pending_.empty(); }
+  bool progress();
+  Loop& loop() { return *loop_; }
+  // Wakes whoever sleeps, after operations were started from outside a wait.
+  void nudge();
+
+ private:
+  std::byte* landing(int peer, const transport::SegmentHeader& header) override;
+  void on_segment(int peer, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease) override;
+  void on_sent(int peer, std::uint64_t token) override;
+  void on_lost(int peer, const Status& why) override;
+
+  struct Peer {
+    Wire wire;
+    enum { none, connecting, up, lost } state = none;
+    Status lost_why;
+  };
+  struct Parked {
+    int peer;
+    Piece piece;
+  };
+
+  Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
+  void deliver_parked(Operation& operation);
+  void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
+  void dial(int world_rank, bool unix_stream);
+  void streams_ready(int world_rank, bool unix_stream, bool opener, std::vector<std::unique_ptr<Stream>> streams);
+  void connected(int world_rank, Result<transport::Connection*> connection, transport::Transport& transport);
+  void cannot_connect(int world_rank, const Status& why);
+  bool check_deadlines();
+  void report_stall(Operation& operation);
+  void progress_loop();
+  void sleep(Lock& lock, Nanoseconds limit);
+  bool prepare_sleep();
+  Nanoseconds spin_limit() const;
+
+  Settings settings_;
+  int world_rank_, world_size_;
+  bool oversubscribed_, threaded_;
+  std::unique_ptr<Loop> loop_;
+  std::unique_ptr<Directory> directory_;
+  std::unique_ptr<transport::shm::ShmTransport> shm_;
+  std::unique_ptr<transport::tcp::TcpTransport> tcp_;
+  std::vector<transport::Transport*> transports_;
+  std::vector<Peer> peers_;
+  std::unordered_map<std::uint32_t, std::shared_ptr<Member>> members_;
+  std::uint32_t next_communicator_ = 1, last_token_ = 0;
+  std::vector<std::shared_ptr<Operation>> pending_;
+  std::vector<std::unique_ptr<Execution>> idle_executions_;
+  std::vector<Parked> parked_;
+  std::vector<std::pair<std::function<void(const Status&)>, Status>> callbacks_;
+  std::uint32_t passes_ = 0;             // of progress(); the loop is asked every so many
+  std::uint64_t deliveries_ = 0;
+  TimePoint next_deadline_check_{};
+
+  std::mutex mutex_;
+  std::condition_variable turn_;         // for those that cannot be the one sleeper
+  std::atomic<int> contenders_{0};       // threads that want the lock
+  bool sleeping_ = false;                // somebody waits in the loop
+  int queued_ = 0;                       // threads waiting on turn_
+  int drivers_ = 0;                      // threads in wait()
+  bool stopping_ = false;
+  bool expects_wait_ = true;             // operations are usually waited for at once: leave the progress thread alone
+  TimePoint last_start_{};
+  std::thread thread_;
+};
+
+}  // namespace tutti::comm

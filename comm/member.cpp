@@ -1,0 +1,422 @@
+#include "comm/member.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "kernels/kernels.h"
+
+namespace tutti::comm {
+
+using transport::SegmentHeader;
+
+namespace {
+
+constexpr std::size_t kMaxPlans = 4096;   // remembered; sizes that vary without end start over
+
+bool reduces(Collective what) {
+  return what == Collective::all_reduce || what == Collective::reduce_scatter || what == Collective::reduce;
+}
+
+}  // namespace
+
+Member::Member(std::shared_ptr<Engine> engine, std::uint32_t id, std::vector<int> world_ranks, int rank,
+               std::vector<std::vector<int>> levels, Planner planner)
+    : engine_(std::move(engine)), id_(id), world_ranks_(std::move(world_ranks)), rank_(rank), levels_(std::move(levels)),
+      wires_(world_ranks_.size()), planner_(std::move(planner)), pairs_(world_ranks_.size()) {
+  const int largest = *std::max_element(world_ranks_.begin(), world_ranks_.end());
+  rank_of_world_.assign(std::size_t(largest) + 1, -1);
+  for (std::size_t r = 0; r < world_ranks_.size(); ++r) {
+    rank_of_world_[std::size_t(world_ranks_[r])] = int(r);
+    wires_[r] = engine_->wire(world_ranks_[r]);
+  }
+}
+
+int Member::rank_of(int world_rank) const {
+  return std::size_t(world_rank) < rank_of_world_.size() ? rank_of_world_[std::size_t(world_rank)] : -1;
+}
+
+int Member::local_rank() const {
+  if (levels_.empty()) return rank_;
+  const auto& group = levels_[0];
+  return int(std::count(group.begin(), group.begin() + rank_, group[std::size_t(rank_)]));
+}
+
+int Member::local_rank_count() const {
+  if (levels_.empty()) return rank_count();
+  return int(std::count(levels_[0].begin(), levels_[0].end(), levels_[0][std::size_t(rank_)]));
+}
+
+void Member::wire_up(int world_rank, const Wire& wire) {
+  if (const int rank = rank_of(world_rank); rank >= 0) wires_[std::size_t(rank)] = wire;
+}
+
+Operation* Member::find(int peer, const SegmentHeader& header) {
+  if (header.key.communicator & kPairBit) {
+    for (const auto& operation : pairs_[std::size_t(peer)].receiving)
+      if (operation->sequence == header.key.operation) return operation.get();
+    return nullptr;
+  }
+  const std::uint32_t at = header.key.operation - first_sequence_;
+  return at < window_.size() ? window_[at].get() : nullptr;
+}
+
+// Belongs to an operation that has ended here.
+bool Member::is_stale(const SegmentHeader& header, int peer) const {
+  const std::uint32_t next = header.key.communicator & kPairBit ? pairs_[std::size_t(peer)].receives : next_sequence_;
+  return std::int32_t(header.key.operation - next) < 0;
+}
+
+void Member::forget(Operation& operation) {
+  if (operation.call.collective == Collective::recv || operation.call.collective == Collective::send) {
+    for (Pair& pair : pairs_)
+      std::erase_if(pair.receiving, [&](const auto& o) { return o.get() == &operation; });
+    return;
+  }
+  const std::uint32_t at = operation.sequence - first_sequence_;
+  if (at >= window_.size() || window_[at].get() != &operation) return;
+  window_[at].reset();
+  while (!window_.empty() && !window_.front()) {
+    window_.pop_front();
+    ++first_sequence_;
+  }
+}
+
+std::shared_ptr<Operation> Member::make_operation(const Call& call) {
+  auto operation = std::make_shared<Operation>(engine_, shared_from_this());
+  operation->call = call;
+  operation->token = engine_->next_token();
+  return operation;
+}
+
+// --- plans and programs ---
+
+std::shared_ptr<const Program> Member::program(const std::string& algorithm, const algorithms::Request& request) {
+  auto& program = programs_[{algorithm, request.collective, request.root, request.in_place}];
+  if (!program) {
+    const auto* generator = algorithms::find_generator(algorithm);
+    program = std::make_shared<Program>(compile(request, rank_, algorithm, generator->generate(request, rank_)));
+  }
+  return program;
+}
+
+// One message; the two ends name the same Call (Collective::send), so that fingerprints compare.
+std::shared_ptr<const Program> Member::pair_program(Collective what, int peer) {
+  auto& program = programs_[{std::string(name_of(what)), what, peer, false}];
+  if (program) return program;
+  algorithms::Request request;
+  request.collective = what;
+  request.rank_count = rank_count();
+  algorithms::Step step;
+  step.kind = what == Collective::send ? algorithms::StepKind::send : algorithms::StepKind::recv;
+  (what == Collective::send ? step.source : step.target) = {what == Collective::send ? algorithms::Space::input : algorithms::Space::output, 0, 1};
+  step.peers = {peer};
+  algorithms::Schedule schedule;
+  schedule.steps = {step};
+  Program compiled = compile(request, rank_, std::string(name_of(what)), std::move(schedule));
+  compiled.hash = 0;
+  program = std::make_shared<Program>(std::move(compiled));
+  return program;
+}
+
+Result<std::shared_ptr<const Program>> Member::plan(const Prepared& call) {
+  const bool rooted = call.call.collective == Collective::broadcast || call.call.collective == Collective::reduce ||
+                      call.call.collective == Collective::gather || call.call.collective == Collective::scatter;
+  const PlanKey key{call.call.collective, call.bytes, rooted ? call.call.root : 0, call.in_place, call.uniform, call.contiguous};
+  if (const auto it = plans_.find(key); it != plans_.end()) return it->second;
+  Question question;
+  question.request = {call.call.collective, rank_count(), key.root, call.in_place, levels_};
+  question.bytes = call.bytes;
+  question.reduces = reduces(call.call.collective);
+  question.uniform = call.uniform;
+  auto plans = planner_.plans(question);
+  if (!plans) return plans.status();
+  for (const Plan& candidate : *plans) {
+    auto compiled = program(std::string(candidate.generator->name()), question.request);
+    if (!call.contiguous && !compiled->single_blocks) continue;
+    if (plans_.size() >= kMaxPlans) plans_.clear();
+    plans_[key] = compiled;
+    return compiled;
+  }
+  return Status(Code::unsupported, fmt::format("{}: no algorithm that is allowed takes blocks with gaps between them", name_of(call.call.collective)));
+}
+
+Result<Choice> Member::choose(const Prepared& call) {
+  auto held = engine_->lock();
+  auto compiled = plan(call);
+  if (!compiled) return compiled.status();
+  Choice choice{(*compiled)->algorithm, ""};
+  std::vector<std::string> names;
+  for (int peer : (*compiled)->peers) {
+    const Wire& wire = wires_[std::size_t(peer)];
+    if (wire.transport) names.push_back(wire.transport->name());
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  for (const auto& name : names) choice.transport += (choice.transport.empty() ? "" : "+") + name;
+  if ((*compiled)->peers.empty()) choice.transport = "self";
+  return choice;
+}
+
+// --- starting ---
+
+// Brings premul_sum and the wide accumulation of narrow floats down to a plain sum or average in place on a staged copy.
+void Member::stage(Operation& operation, Prepared& call, const Program& program) const {
+  Binding& b = call.binding;
+  const DataType type = b.type;
+  const bool scaled = b.op == ReduceOp::premul_sum && reduces(call.call.collective);
+  // Partial sums travel in f32 where rounding them would change the canonical result, or could overflow.
+  const bool canonical = engine_->settings().order == "canonical";
+  const bool narrow_range = type != DataType::bf16 && (b.op == ReduceOp::avg || b.op == ReduceOp::sum || b.op == ReduceOp::premul_sum);
+  const bool wide = is_narrow_float(type) && reduces(call.call.collective) && program.sends_partials && (canonical || narrow_range);
+  if (b.op == ReduceOp::premul_sum) b.op = ReduceOp::sum;
+  if (b.op == ReduceOp::avg) {
+    b.divide_by = std::uint32_t(rank_count());
+    b.op = ReduceOp::sum;
+  }
+  if (!scaled && !wide) return;
+  const std::uint64_t blocks = call.call.collective == Collective::reduce_scatter ? std::uint64_t(rank_count()) : 1;
+  std::uint64_t elements = b.vector;
+  if (call.call.collective == Collective::reduce_scatter) {
+    elements = 0;
+    for (std::uint64_t i = 0; i < blocks; ++i) elements = std::max(elements, b.in.offset(i) + b.in.count(i));
+  }
+  const DataType work = wide ? DataType::f32 : type;
+  operation.staging.resize(elements * size_of(work) + (wide ? b.in.count(std::uint64_t(rank_)) + b.vector : 0) * size_of(work));
+  std::byte* copy = operation.staging.data();
+  if (wide) kernels::cast(work, copy, type, b.input, elements);
+  if (scaled) kernels::scale(work, copy, wide ? copy : b.input, elements, call.factor);
+  b.input = copy;
+  b.type = work;
+  if (!wide) return;
+  std::byte* result = copy + elements * size_of(work);
+  std::byte* output = b.output;
+  const std::uint64_t produced = call.call.collective == Collective::reduce_scatter ? b.in.count(std::uint64_t(rank_)) : b.vector;
+  const bool writes = call.call.collective != Collective::reduce || rank_ == call.call.root;
+  b.output = result;
+  if (writes) operation.after = [=] { kernels::cast(type, output, work, result, produced); };
+}
+
+void Member::begin(const std::shared_ptr<Operation>& operation) {
+  engine_->start(operation);
+  engine_->nudge();
+}
+
+// Starts it, or keeps it for the group that this thread has open.
+Work Member::submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held) {
+  for (Group& group : groups_) {
+    if (group.owner != std::this_thread::get_id()) continue;
+    group.operations.push_back(operation);
+    return Work(operation);
+  }
+  begin(operation);
+  held.unlock();
+  return Work(operation);
+}
+
+Work Member::start(Prepared call) {
+  auto held = engine_->lock();
+  if (destroyed_) return Work(Status(Code::invalid_state, "the communicator was destroyed"));
+  if (!broken_.ok()) return Work(broken_);
+  const bool scaled = call.binding.op == ReduceOp::premul_sum && reduces(call.call.collective);
+  if (scaled || is_narrow_float(call.binding.type)) call.in_place = call.in_place && !reduces(call.call.collective);
+  auto compiled = plan(call);
+  if (!compiled) return Work(compiled.status());
+  auto operation = make_operation(call.call);
+  operation->sequence = next_sequence_++;
+  if (window_.empty()) first_sequence_ = operation->sequence;
+  window_.push_back(operation);
+  stage(*operation, call, **compiled);
+  call.binding.header.key = {id_, operation->sequence, 0};
+  call.binding.header.call = pack(call.call);
+  call.binding.header.plan = (*compiled)->hash;
+  call.binding.segment_limit = engine_->settings().segment;
+  call.binding.token = operation->token;
+  operation->execution = engine_->take_execution();
+  operation->execution->bind(*compiled, call.binding);
+  return submit(operation, held);
+}
+
+Work Member::start_pair(Collective what, Prepared call, int peer) {
+  auto held = engine_->lock();
+  if (destroyed_) return Work(Status(Code::invalid_state, "the communicator was destroyed"));
+  if (!broken_.ok()) return Work(broken_);
+  auto operation = make_operation(call.call);
+  Pair& pair = pairs_[std::size_t(peer)];
+  if (peer == rank_) {
+    engine_->track(operation);
+    to_self(operation, std::move(call));
+    held.unlock();
+    return Work(operation);
+  }
+  operation->sequence = what == Collective::send ? pair.sends++ : pair.receives++;
+  if (what == Collective::recv) pair.receiving.push_back(operation);
+  operation->call.collective = Collective::send;
+  call.binding.header.key = {id_ | kPairBit, operation->sequence, 0};
+  call.binding.header.call = pack(operation->call);
+  call.binding.segment_limit = engine_->settings().segment;
+  call.binding.token = operation->token;
+  operation->execution = engine_->take_execution();
+  operation->execution->bind(pair_program(what, peer), call.binding);
+  return submit(operation, held);
+}
+
+// A send to oneself meets the recv of the same number, whichever comes first.
+void Member::to_self(const std::shared_ptr<Operation>& operation, Prepared call) {
+  auto& waiting = pairs_[std::size_t(rank_)].to_self;
+  if (waiting.empty() || waiting.front().first->call.collective == operation->call.collective) {
+    waiting.emplace_back(operation, std::move(call));
+    return;
+  }
+  auto [other, other_call] = std::move(waiting.front());
+  waiting.pop_front();
+  const bool sends = operation->call.collective == Collective::send;
+  const Prepared& from = sends ? call : other_call;
+  const Prepared& to = sends ? other_call : call;
+  Status status;
+  if (from.call.count != to.call.count || from.call.type != to.call.type)
+    status = Status(Code::mismatch, fmt::format("rank {} sends itself {} but receives {}", rank_, to_string(from.call), to_string(to.call)), rank_);
+  else if (from.bytes)
+    std::memmove(to.binding.output, from.binding.input, from.bytes);
+  engine_->complete(*operation, status);
+  engine_->complete(*other, status);
+}
+
+void Member::begin_group() {
+  auto held = engine_->lock();
+  for (Group& group : groups_)
+    if (group.owner == std::this_thread::get_id()) {
+      ++group.depth;
+      return;
+    }
+  groups_.push_back({std::this_thread::get_id(), 1, {}});
+}
+
+Work Member::end_group() {
+  std::vector<std::shared_ptr<Operation>> operations;
+  std::shared_ptr<Operation> all;
+  {
+    auto held = engine_->lock();
+    const auto group = std::find_if(groups_.begin(), groups_.end(), [](const Group& g) { return g.owner == std::this_thread::get_id(); });
+    if (group == groups_.end()) return Work(Status(Code::invalid_state, "end_group without begin_group on this thread"));
+    if (--group->depth > 0) return Work();
+    operations = std::move(group->operations);
+    groups_.erase(group);
+    if (operations.empty()) return Work();
+    if (operations.size() == 1) {
+      begin(operations[0]);
+      return Work(operations[0]);
+    }
+    all = make_operation({Collective::barrier});
+    all->sequence = ~0u;
+    all->pending_parts = int(operations.size());
+    engine_->track(all);
+    for (const auto& operation : operations)
+      if (!operation->complete()) engine_->start(operation);
+    engine_->nudge();
+  }
+  for (const auto& operation : operations)
+    Work(operation).then([engine = std::weak_ptr(engine_), all](const Status& status) {
+      if (auto alive = engine.lock()) {
+        auto held = alive->lock();
+        if (!status.ok()) alive->complete(*all, status);
+        else if (--all->pending_parts == 0) alive->complete(*all, {});
+      }
+    });
+  return Work(all);
+}
+
+// --- split, ends ---
+
+Result<Communicator> Member::split(int color, int key) {
+  struct Entry {
+    std::int32_t color, key;
+    std::uint32_t next;
+  };
+  Entry mine{color, key, 0};
+  {
+    auto held = engine_->lock();
+    mine.next = engine_->next_communicator();
+  }
+  std::vector<Entry> entries(world_ranks_.size());
+  AllGather call{&mine, entries.data(), sizeof(Entry), DataType::u8};
+  auto prepared = prepare(call, {rank_, rank_count()});
+  if (!prepared) return prepared.status();
+  if (Status status = start(std::move(*prepared)).wait(); !status.ok()) return status;
+  // Every colour gets an id of its own, the same on all ranks.
+  std::vector<int> colors;
+  std::uint32_t id = 0;
+  for (const Entry& e : entries) {
+    id = std::max(id, e.next);
+    if (e.color >= 0) colors.push_back(e.color);
+  }
+  if (color < 0) return Communicator();
+  std::sort(colors.begin(), colors.end());
+  colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
+  id += std::uint32_t(std::lower_bound(colors.begin(), colors.end(), color) - colors.begin());
+  std::vector<int> members;
+  for (int r = 0; r < rank_count(); ++r)
+    if (entries[std::size_t(r)].color == color) members.push_back(r);
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return entries[std::size_t(a)].key < entries[std::size_t(b)].key; });
+  std::vector<int> world;
+  std::vector<std::vector<int>> levels(levels_.size());
+  for (int r : members) world.push_back(world_ranks_[std::size_t(r)]);
+  for (std::size_t l = 0; l < levels_.size(); ++l) levels[l] = regroup(levels_[l], members);
+  std::erase_if(levels, [](const auto& level) { return std::all_of(level.begin(), level.end(), [](int g) { return g == 0; }); });
+  const int rank = int(std::find(members.begin(), members.end(), rank_) - members.begin());
+  auto held = engine_->lock();
+  auto member = std::make_shared<Member>(engine_, id, std::move(world), rank, std::move(levels), planner_);
+  engine_->add_member(member);
+  return handle(std::move(member));
+}
+
+std::vector<int> regroup(const std::vector<int>& groups, const std::vector<int>& members) {
+  std::vector<int> seen, out;
+  for (int r : members) {
+    const int group = groups[std::size_t(r)];
+    const auto at = std::find(seen.begin(), seen.end(), group);
+    out.push_back(int(at - seen.begin()));
+    if (at == seen.end()) seen.push_back(group);
+  }
+  return out;
+}
+
+void Member::abort(const std::string& reason) {
+  {
+    auto held = engine_->lock();
+    engine_->fail(*this, Status(Code::aborted, fmt::format("{} aborted: {}", engine_->describe(engine_->world_rank()), reason), rank_), true);
+    engine_->nudge();
+  }
+  engine_->run_callbacks();
+}
+
+void Member::destroy(std::chrono::milliseconds limit) {
+  {
+    auto held = engine_->lock();
+    if (destroyed_) return;
+    destroyed_ = true;
+  }
+  if (limit.count() > 0) {
+    const auto until = std::chrono::steady_clock::now() + limit;
+    std::vector<std::shared_ptr<Operation>> pending;
+    {
+      auto held = engine_->lock();
+      for (const auto& operation : window_)
+        if (operation) pending.push_back(operation);
+    }
+    for (const auto& operation : pending) {
+      const auto left = until - std::chrono::steady_clock::now();
+      if (left.count() > 0) Work(operation).wait_for(left);
+    }
+  }
+  {
+    auto held = engine_->lock();
+    engine_->fail(*this, Status(Code::aborted, "the communicator was destroyed while the operation was pending", rank_), false);
+    engine_->remove_member(id_);
+  }
+  engine_->run_callbacks();
+}
+
+}  // namespace tutti::comm

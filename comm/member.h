@@ -1,0 +1,108 @@
+#pragma once
+// Member: one rank's membership in one communicator: who the ranks are, the numbering of operations, the programs in use,
+// and the first cause once it is broken. Everything under the engine's lock unless said otherwise.
+#include <deque>
+#include <map>
+#include <memory>
+#include <thread>
+#include <tutti/communicator.h>
+#include <vector>
+
+#include "comm/arguments.h"
+#include "comm/engine.h"
+#include "comm/planner.h"
+
+namespace tutti::comm {
+
+// Of the ranks `members` alone, groups renumbered from 0 in order of first appearance.
+std::vector<int> regroup(const std::vector<int>& groups, const std::vector<int>& members);
+
+class Member : public std::enable_shared_from_this<Member> {
+ public:
+  // `world_ranks[rank]`; `groups` as in algorithms::Request::levels.
+  Member(std::shared_ptr<Engine> engine, std::uint32_t id, std::vector<int> world_ranks, int rank,
+         std::vector<std::vector<int>> levels, Planner planner);
+
+  int rank() const { return rank_; }
+  int rank_count() const { return int(world_ranks_.size()); }
+  int local_rank() const;
+  int local_rank_count() const;
+  std::uint32_t id() const { return id_; }
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
+
+  // Without the lock. Checks nothing but the state; `call` has been checked.
+  Work start(Prepared call);
+  Work start_pair(Collective what, Prepared call, int peer);   // send, recv
+  void begin_group();
+  Work end_group();
+  Result<Communicator> split(int color, int key);
+  Result<Choice> choose(const Prepared& call);
+  void abort(const std::string& reason);
+  void destroy(std::chrono::milliseconds limit);
+  static Communicator handle(std::shared_ptr<Member> member) { return Communicator(std::move(member)); }
+
+  // For the engine, under the lock.
+  Operation* find(int peer, const transport::SegmentHeader& header);
+  int rank_of(int world_rank) const;                      // -1: not a member
+  void wire_up(int world_rank, const Wire& wire);
+  void forget(Operation& operation);
+  std::span<const Wire> wires() const { return wires_; }
+  const Status& broken() const { return broken_; }
+  void break_with(const Status& why) { if (broken_.ok()) broken_ = why; }
+  int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
+  bool is_stale(const transport::SegmentHeader& header, int peer) const;
+
+ private:
+  struct ProgramKey {
+    std::string algorithm;
+    Collective collective;
+    int root;
+    bool in_place;
+    auto operator<=>(const ProgramKey&) const = default;
+  };
+  std::shared_ptr<Operation> make_operation(const Call& call);
+  std::shared_ptr<const Program> program(const std::string& algorithm, const algorithms::Request& request);
+  std::shared_ptr<const Program> pair_program(Collective what, int peer);
+  Result<std::shared_ptr<const Program>> plan(const Prepared& call);
+  void stage(Operation& operation, Prepared& call, const Program& program) const;
+  void begin(const std::shared_ptr<Operation>& operation);
+  Work submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held);
+  void to_self(const std::shared_ptr<Operation>& operation, Prepared call);
+
+  std::shared_ptr<Engine> engine_;
+  std::uint32_t id_;
+  std::vector<int> world_ranks_;
+  std::vector<int> rank_of_world_;
+  int rank_;
+  std::vector<std::vector<int>> levels_;
+  std::vector<Wire> wires_;
+  Planner planner_;
+  struct PlanKey {
+    Collective collective;
+    std::uint64_t bytes;
+    int root;
+    bool in_place, uniform, contiguous;
+    auto operator<=>(const PlanKey&) const = default;
+  };
+  std::map<PlanKey, std::shared_ptr<const Program>> plans_;
+  std::map<ProgramKey, std::shared_ptr<const Program>> programs_;
+  std::uint32_t next_sequence_ = 0;
+  std::deque<std::shared_ptr<Operation>> window_;   // by sequence, from first_sequence_; empty pointers: complete
+  std::uint32_t first_sequence_ = 0;
+  struct Pair {
+    std::uint32_t sends = 0, receives = 0;          // numbers of the next ones
+    std::deque<std::shared_ptr<Operation>> receiving;
+    std::deque<std::pair<std::shared_ptr<Operation>, Prepared>> to_self;   // sends to oneself without a receive yet
+  };
+  std::vector<Pair> pairs_;
+  struct Group {
+    std::thread::id owner;
+    int depth = 0;
+    std::vector<std::shared_ptr<Operation>> operations;   // bound, not begun
+  };
+  std::vector<Group> groups_;
+  Status broken_;
+  bool destroyed_ = false;
+};
+
+}  // namespace tutti::comm

@@ -1,0 +1,227 @@
+// Waiting: who drives the engine, how long to spin, when to sleep, and what happens when nothing moves.
+//
+// A thread in wait() drives the engine itself, so a blocking operation costs no hand-over between threads. It spins for about
+// as long as a wake-up would cost, then sleeps in the loop, where a peer's doorbell or a socket wakes it. One thread at a time
+// sleeps there; others wait on turn_. The progress thread drives only what nobody waits for.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include "comm/engine.h"
+#include "comm/member.h"
+#include "core/log.h"
+
+namespace tutti::comm {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t kLoopEvery = 256;          // passes between looks at the loop while spinning
+constexpr microseconds kSpin{60};                  // about two wake-ups across cores
+constexpr microseconds kCrowdedSpin{40};           // with more ranks than cores: yielding between the looks
+constexpr milliseconds kDeadlineEvery{50};
+constexpr milliseconds kNap{100};                  // longest sleep, so that deadlines are seen
+constexpr milliseconds kTick{2};                   // of the progress thread while operations come and go
+constexpr milliseconds kIdleTick{500};             // and when they do not
+constexpr milliseconds kRecent{100};
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+bool Engine::progress() {
+  const std::uint64_t before = deliveries_;
+  bool any = false;
+  for (auto* t : transports_) any |= t->poll();
+  for (std::size_t i = 0; i < pending_.size(); ++i) {
+    const std::shared_ptr<Operation> operation = pending_[i]->execution && pending_[i]->execution->blocked() ? pending_[i] : nullptr;
+    if (!operation) continue;
+    any |= operation->execution->retry();
+    if (operation->execution && operation->execution->finished()) complete(*operation, {});
+  }
+  if (++passes_ % kLoopEvery == 0) any |= loop_->run(Nanoseconds(0));
+  return any || deliveries_ != before;
+}
+
+Nanoseconds Engine::spin_limit() const {
+  if (settings_.spin.count() >= 0) return settings_.spin;
+  return oversubscribed_ ? kCrowdedSpin : kSpin;
+}
+
+void Engine::drive() {
+  {
+    Lock held = lock();
+    if (stopping_) return;
+    progress();
+    loop_->run(Nanoseconds(0));
+    check_deadlines();
+  }
+  run_callbacks();
+}
+
+void Engine::wait(Operation& operation, Nanoseconds limit) {
+  Lock held = lock();
+  ++drivers_;
+  operation.waited = true;
+  expects_wait_ = true;
+  const bool bounded = limit >= Nanoseconds(0);
+  TimePoint spin_until{};
+  const TimePoint end = bounded ? loop_->now() + limit : TimePoint::max();
+  std::uint32_t quiet = 0;
+  while (!operation.complete() && !stopping_) {
+    if (progress()) {
+      quiet = 0;
+      continue;
+    }
+    if (operation.complete()) break;
+    if (++quiet % 32 != 0) {            // the clock costs more than a look
+      if (contenders_.load(std::memory_order_relaxed) > 0) {
+        held.unlock();
+        pause_cpu();
+        held = lock();
+      } else {
+        pause_cpu();
+      }
+      continue;
+    }
+    const TimePoint now = loop_->now();
+    if (quiet == 32) spin_until = now + spin_limit();
+    if (now >= end) break;
+    if (now < spin_until) {
+      if (oversubscribed_ || contenders_.load(std::memory_order_relaxed) > 0) {
+        held.unlock();
+        sched_yield();
+        held = lock();
+      }
+      continue;
+    }
+    sleep(held, bounded ? end - now : kForever);
+    check_deadlines();
+    quiet = 0;
+  }
+  --drivers_;
+  if (queued_) turn_.notify_all();
+  const bool callbacks = !callbacks_.empty();
+  held.unlock();
+  if (callbacks) run_callbacks();
+}
+
+bool Engine::prepare_sleep() {
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (transports_[i]->prepare_sleep()) continue;
+    for (std::size_t k = 0; k <= i; ++k) transports_[k]->wake_done();
+    return false;
+  }
+  return true;
+}
+
+// Sleeps until something happens, or `limit` (negative: none) or kNap is over. The lock is let go meanwhile.
+void Engine::sleep(Lock& held, Nanoseconds limit) {
+  Nanoseconds nap = limit >= Nanoseconds(0) ? std::min<Nanoseconds>(limit, kNap) : Nanoseconds(kNap);
+  if (sleeping_) {
+    ++queued_;
+    turn_.wait_for(held, nap);
+    --queued_;
+    return;
+  }
+  if (!prepare_sleep()) return;
+  const Nanoseconds due = loop_->until_next_deadline();
+  if (due >= Nanoseconds(0)) nap = std::min(nap, due);
+  sleeping_ = true;
+  held.unlock();
+  loop_->wait(nap);
+  held = lock();
+  sleeping_ = false;
+  for (auto* t : transports_) t->wake_done();
+  loop_->run(Nanoseconds(0));
+  if (queued_) turn_.notify_all();
+}
+
+// Under the lock, after operations were started: the progress thread takes them unless they are about to be waited for.
+void Engine::nudge() {
+  if (sleeping_) return loop_->wake();
+  if (drivers_ == 0 && !expects_wait_ && queued_) turn_.notify_all();
+}
+
+void Engine::progress_loop() {
+  log::set_rank(world_rank_);
+  Lock held = lock();
+  std::uint32_t quiet = 0;
+  TimePoint spin_until{};
+  while (!stopping_) {
+    if (pending_.empty() || drivers_ > 0) {
+      const bool recent = loop_->now() - last_start_ < kRecent;
+      ++queued_;
+      turn_.wait_for(held, recent ? Nanoseconds(kTick) : Nanoseconds(kIdleTick));
+      --queued_;
+      if (stopping_) break;
+      if (drivers_ == 0) {
+        progress();
+        loop_->run(Nanoseconds(0));
+        for (const auto& operation : pending_)
+          if (!operation->waited) expects_wait_ = false;
+      }
+      quiet = 0;
+    } else if (progress()) {
+      quiet = 0;
+    } else {
+      const TimePoint now = loop_->now();
+      if (quiet++ == 0) spin_until = now + spin_limit();
+      if (now >= spin_until) {
+        sleep(held, kForever);
+        quiet = 0;
+      } else {
+        held.unlock();
+        if (oversubscribed_) sched_yield();
+        else pause_cpu();
+        held = lock();
+      }
+      check_deadlines();
+    }
+    if (callbacks_.empty()) continue;
+    held.unlock();
+    run_callbacks();
+    held = lock();
+  }
+}
+
+// Operations in which nothing moves for TUTTI_TIMEOUT end with a verdict. Cheap: looks every kDeadlineEvery.
+bool Engine::check_deadlines() {
+  const TimePoint now = loop_->now();
+  if (now < next_deadline_check_ || settings_.timeout.count() == 0) return false;
+  next_deadline_check_ = now + kDeadlineEvery;
+  const auto pending = pending_;
+  bool any = false;
+  for (const auto& operation : pending) {
+    if (operation->complete() || !operation->execution) continue;
+    const std::uint64_t moved = operation->execution->moved_bytes();
+    if (moved != operation->last_moved_bytes) {
+      operation->last_moved_bytes = moved;
+      operation->last_moved = now;
+    } else if (now - operation->last_moved > settings_.timeout) {
+      report_stall(*operation);
+      any = true;
+    }
+  }
+  return any;
+}
+
+void Engine::report_stall(Operation& operation) {
+  Member& member = operation.member();
+  const std::vector<int> waits_for = operation.execution->waits_for();
+  std::string who;
+  for (int rank : waits_for) who += (who.empty() ? "" : ", ") + describe(member.world_rank(rank));
+  const double seconds = double(settings_.timeout.count()) / 1000;
+  fail(member, Status(Code::timeout, fmt::format("operation {} {}: nothing moved for {} s; {} waits for {} (TUTTI_TIMEOUT changes the limit)",
+                                                 operation.sequence, to_string(operation.call), seconds, describe(world_rank_),
+                                                 who.empty() ? "nobody" : who),
+                      waits_for.empty() ? -1 : waits_for[0]), true);
+}
+
+}  // namespace tutti::comm
