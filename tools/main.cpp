@@ -1,5 +1,8 @@
 // The `tutti` command: one subcommand a verb, one file pair a subcommand. It parses nothing and decides nothing itself.
 #include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
 #include "tools/env.h"
 #include "tools/run.h"
 #include "tools/version.h"
@@ -8,11 +11,15 @@ int main(int argc, char** argv) {
   CLI::App app("tutti: collective communication for training on many machines", "tutti");
   app.require_subcommand(1);
   int status = 0;     // each verb's callback sets it
-  tutti::tools::add_run(app, status);
+  std::vector<std::string> program;
+  tutti::tools::add_run(app, program, status);
   tutti::tools::add_env(app, status);
   tutti::tools::add_version(app, status);
+  const int end = tutti::tools::program_begin(app, argc, argv);
+  const bool marked = end < argc && std::string_view(argv[end]) == "--";
+  program.assign(argv + end + (marked ? 1 : 0), argv + argc);
   try {
-    app.parse(argc, argv);
+    app.parse(end, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

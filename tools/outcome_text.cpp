@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <csignal>
 #include <fmt/format.h>
+#include <string_view>
 #include <sys/wait.h>
 
 namespace tutti::tools {
 namespace {
 
+// Another `tutti run` has said it already, with more knowledge.
+constexpr std::string_view kFirstFailure = "tutti run: first failure: ";
 constexpr double kMebibyteInKilobytes = 1024;
 
 // SIGKILL by itself, or as a shell tells of it.
@@ -24,8 +27,8 @@ std::string others_text(const Outcome& outcome) {
 std::string failure_line(const Outcome& outcome, const std::string& host) {
   const Child& child = outcome.children[*outcome.first_failure];
   const auto& last = outcome.last_lines[*outcome.first_failure].lines();
-  std::string line = fmt::format("tutti run: first failure: {} on {} (pid {}) ended by {}", child.label, host, child.pid,
-                                 ending_text(child.wait_status));
+  if (!last.empty() && last.back().starts_with(kFirstFailure)) return last.back() + "\n";
+  std::string line = fmt::format("{}{} on {} (pid {}) {}", kFirstFailure, child.label, host, child.pid, ending_text(child.wait_status));
   if (looks_killed(child.wait_status)) {
     line += fmt::format("; {}; its peak memory was {:.0f} MiB", memory_verdict(outcome.memory_before, outcome.memory_after),
                         static_cast<double>(child.peak_kilobytes) / kMebibyteInKilobytes);
@@ -37,8 +40,8 @@ std::string failure_line(const Outcome& outcome, const std::string& host) {
 }  // namespace
 
 std::string ending_text(int wait_status) {
-  if (!WIFSIGNALED(wait_status)) return fmt::format("exit status {}", WEXITSTATUS(wait_status));
-  return fmt::format("{} ({})", signal_name(WTERMSIG(wait_status)), WTERMSIG(wait_status));
+  if (!WIFSIGNALED(wait_status)) return fmt::format("ended with exit status {}", WEXITSTATUS(wait_status));
+  return fmt::format("was killed by {} ({})", signal_name(WTERMSIG(wait_status)), WTERMSIG(wait_status));
 }
 
 std::string outcome_text(const Outcome& outcome, const std::string& host) {
@@ -51,7 +54,7 @@ std::string outcome_text(const Outcome& outcome, const std::string& host) {
     return text;
   }
   const auto& last = outcome.last_lines[*outcome.first_failure].lines();
-  if (last.size() > 1) {
+  if (last.size() > 1 && !last.back().starts_with(kFirstFailure)) {
     text += fmt::format("tutti run: {} said last:\n", outcome.children[*outcome.first_failure].label);
     for (const std::string& line : last) text += fmt::format("    {}\n", line);
   }

@@ -8,7 +8,7 @@ namespace tutti::tools {
 // "" for success. Lines, the first failure LAST and alone on its line: who, where, how, for want of memory or not, its last words.
 std::string outcome_text(const Outcome& outcome, const std::string& host);
 
-// "exit status 7", "SIGKILL (9)"
+// "ended with exit status 7", "was killed by SIGKILL (9)"
 std::string ending_text(int wait_status);
 
 }  // namespace tutti::tools

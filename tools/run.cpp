@@ -221,7 +221,20 @@ Result<Job> job_from(const RunFlags& flags, int cores) {
   return job;
 }
 
-void add_run(CLI::App& app, int& status) {
+int program_begin(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "run") return argc;
+  const CLI::App* verb = app.get_subcommand("run");
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.empty() || word[0] != '-') return i;
+    if (word == "--") return i;
+    const CLI::Option* option = verb->get_option_no_throw(word);
+    if (option && option->get_items_expected_max() > 0) ++i;      // its value; "--flag=value" is one word
+  }
+  return argc;
+}
+
+void add_run(CLI::App& app, const std::vector<std::string>& program, int& status) {
   CLI::App* verb = app.add_subcommand("run", "start a program as the ranks of a job, on this host or on several");
   auto flags = std::make_shared<RunFlags>();
   auto hosts = std::make_shared<std::string>();
@@ -235,9 +248,9 @@ void add_run(CLI::App& app, int& status) {
   verb->add_flag("--no-prefix", flags->no_prefix, "do not put [RANK] before each line of output");
   verb->add_flag("--table", flags->table, "print the ranks and their pids");
   verb->add_flag("--control", flags->control)->group("");
-  verb->add_option("PROGRAM", flags->program, "what each rank executes, with its arguments");
-  verb->positionals_at_end();      // what follows PROGRAM is PROGRAM's, flags too
-  verb->callback([flags, hosts, &status] {
+  verb->footer("PROGRAM and its ARGUMENTS follow the flags: tutti run -n 2 PROGRAM [ARGUMENTS]");
+  verb->callback([flags, hosts, &program, &status] {
+    flags->program = program;
     flags->hosts = split(*hosts);
     status = run(*flags);
   });

@@ -23,7 +23,12 @@ struct RunFlags {
   std::vector<std::string> program;            // with its arguments
 };
 
-void add_run(CLI::App& app, int& status);
+// `program`: what program_begin() has cut off; read when the command line is parsed.
+void add_run(CLI::App& app, const std::vector<std::string>& program, int& status);
+
+// Where in argv PROGRAM (or the "--" before it) begins behind `run` and its flags; argc when there is none. CLI11 must not see
+// what follows: it would take our flags from it, and take lists in brackets apart.
+int program_begin(const CLI::App& app, int argc, const char* const* argv);
 
 // Everything in `flags` alone that is wrong: invalid_argument, which names the flag.
 Status check_flags(const RunFlags& flags);
