@@ -191,6 +191,11 @@ Status check_grammar(const Settings& settings) {
   return {};
 }
 
+void complain_about(std::span<const std::string> names) {
+  for (const std::string& name : names)
+    if (std::string text = complaint_about_name(name); !text.empty()) log::write_once(log::Level::warning, text);
+}
+
 log::Level level_from(std::string_view name) {
   if (name == "error") return log::Level::error;
   if (name == "info") return log::Level::info;
@@ -301,8 +306,7 @@ Result<Settings> read_settings(const ReadVariable& read, std::span<const std::st
     if (!status) return Status(status.code(), fmt::format("{}={}: {}", name, text, status.text()));
   }
   if (Status status = check_grammar(settings); !status) return status;
-  for (const std::string& name : all_names)
-    if (std::string text = complaint_about_name(name); !text.empty()) log::write_once(log::Level::warning, text);
+  complain_about(all_names);
   return settings;
 }
 
@@ -312,8 +316,9 @@ Result<Settings> read_settings() {
     std::string_view pair(*at);
     names.emplace_back(pair.substr(0, pair.find('=')));
   }
-  auto settings = read_settings([](const char* name) { return std::getenv(name); }, names);
+  auto settings = read_settings([](const char* name) { return std::getenv(name); }, {});
   if (settings) log::set_level(level_from(settings->log));
+  complain_about(names);
   return settings;
 }
 
