@@ -3,7 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -15,7 +18,15 @@ constexpr std::size_t kPage = 4096;
 
 }  // namespace
 
-void Buffer::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+std::size_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::size_t kibibytes = 0;
+  for (std::string name, rest; file >> name; std::getline(file, rest))
+    if (name == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
+  return 0;
+}
+
+void Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
 
 Result<Buffer> Buffer::make(std::size_t capacity, std::size_t shift) {
   const std::size_t bytes = kPage + shift + capacity + kGuard;

@@ -8,6 +8,14 @@
 
 namespace tutti::perf {
 
+// Bytes that this host could still give to programs; 0: unknown.
+std::size_t available_memory();
+
+struct Unmap {
+  std::size_t bytes = 0;
+  void operator()(std::byte* memory) const;
+};
+
 class Buffer {
  public:
   static constexpr std::size_t kGuard = 256;    // bytes on each side
@@ -23,10 +31,6 @@ class Buffer {
   std::size_t damaged() const;
 
  private:
-  struct Unmap {
-    std::size_t bytes = 0;
-    void operator()(std::byte* memory) const;
-  };
   std::unique_ptr<std::byte, Unmap> memory_;
   std::byte* data_ = nullptr;
   std::size_t used_ = 0;

@@ -28,6 +28,7 @@ struct Recipe {
   int rank_count = 1;
   Check check = Check::exact;
   std::uint64_t seed = 0;
+  bool operator==(const Recipe&) const = default;
 };
 
 // This rank's factor of premul_sum: 1 or 2, by parity.
