@@ -1,0 +1,123 @@
+#include "transport/tcp/connection.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "core/log.h"
+
+namespace tutti::transport::tcp {
+
+std::uint32_t Shared::credit_window() const {
+  constexpr std::size_t kMost = 1 << 20;
+  const std::size_t share = std::min(kMost, options.landing_limit / std::max<std::size_t>(connections, 1));
+  return std::max(initial_credit(), static_cast<std::uint32_t>(share / kCreditUnit));
+}
+
+TcpConnection::TcpConnection(Shared& shared, int peer)
+    : shared_(shared), peer_(peer), out_(shared, *this, peer), in_(shared, *this, peer) {}
+
+Sent TcpConnection::send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) {
+  return out_.send(header, data, token);
+}
+
+void TcpConnection::expect(const MessageKey& key, std::uint64_t message_bytes) {
+  if (!over_) in_.expect(key, message_bytes);
+}
+
+std::string TcpConnection::describe() const {
+  return fmt::format("tcp {} ({} socket{})", description_, sockets_.size(), sockets_.size() == 1 ? "" : "s");
+}
+
+TcpSocket* TcpConnection::add(std::unique_ptr<Stream> stream) {
+  auto socket = std::make_unique<TcpSocket>();
+  socket->addresses = stream->local_address() + " -> " + stream->remote_address();
+  socket->stream = std::move(stream);
+  socket->connection = this;
+  if (description_.empty()) description_ = socket->addresses;
+  sockets_.push_back(std::move(socket));
+  mark_busy();
+  return sockets_.back().get();
+}
+
+void TcpConnection::mark_busy() {
+  if (busy_ || over_) return;
+  busy_ = true;
+  shared_.busy.push_back(this);
+}
+
+bool TcpConnection::flush() {
+  in_.settle();
+  return out_.pump();
+}
+
+bool TcpConnection::restless() const {
+  if (out_.pending() || in_.owes() || in_.has_requests() || out_.has_sent()) return true;
+  return std::any_of(sockets_.begin(), sockets_.end(), [](const auto& socket) {
+    return socket->writing || socket->has_control() || socket->paused() || !socket->usable();
+  });
+}
+
+bool TcpConnection::wants_poll() const {
+  if (out_.has_sent()) return true;
+  bool can_write = false;
+  for (const auto& socket : sockets_) {
+    if (!socket->usable()) return true;
+    if (socket->paused() && retry_) return true;
+    can_write = can_write || (!socket->blocked && out_.has_work(*socket));
+  }
+  return can_write;
+}
+
+bool TcpConnection::bury(std::vector<std::unique_ptr<TcpSocket>>& buried) {
+  for (std::size_t i = 0; i < sockets_.size() && !over_;) {
+    TcpSocket& socket = *sockets_[i];
+    // What the peer had sent before it went away still counts.
+    while (!socket.write_failure.ok() && socket.failure.ok() && !over_) {
+      if (in_.read(socket) == 0 && socket.failure.ok()) socket.failure = socket.write_failure;
+    }
+    if (socket.failure.ok()) {
+      ++i;
+      continue;
+    }
+    if (over_) break;
+    last_failure_ = socket.failure.text();
+    ++shared_.counters.sockets_lost;
+    in_.lost(socket);
+    if (sockets_.size() == 1) return true;
+    log::info("tcp to peer {}: one of {} sockets is gone: {}", peer_, sockets_.size(), last_failure_);
+    out_.lost(socket);
+    buried.push_back(std::move(sockets_[i]));
+    sockets_.erase(sockets_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return false;
+}
+
+Status TcpConnection::end() {
+  over_ = true;
+  out_.end();
+  for (const auto& socket : sockets_) in_.lost(*socket);
+  const char* how = peer_closed_ ? "the peer has disconnected" : "the connection is lost";
+  return Status(Code::peer_lost, fmt::format("tcp {}: {}: {}", description_, how, last_failure_), peer_);
+}
+
+void TcpConnection::close() {
+  if (over_) return;
+  flush();
+  Frame frame;
+  frame.type = FrameType::close;
+  in_.stamp(frame);
+  for (const auto& socket : sockets_) {
+    if (socket->usable()) socket->put_control(frame);
+  }
+  out_.pump();
+  (void)end();
+}
+
+void TcpConnection::fail(const std::string& why) {
+  for (const auto& socket : sockets_) {
+    if (socket->failure.ok()) socket->failure = Status(Code::network, fmt::format("{}: {}", socket->addresses, why));
+  }
+  mark_busy();
+}
+
+}  // namespace tutti::transport::tcp

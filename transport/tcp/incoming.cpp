@@ -1,0 +1,387 @@
+#include "transport/tcp/incoming.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/crc32c.h"
+#include "transport/tcp/connection.h"
+
+namespace tutti::transport::tcp {
+
+ArrivalWindow::Place ArrivalWindow::look(std::uint64_t sequence) const {
+  // Below the base also when the number wrapped below zero: older than the first.
+  if (sequence < base_ || sequence - base_ >= (std::uint64_t{1} << 31)) return Place::duplicate;
+  if (sequence - base_ >= kWindow) return Place::beyond;
+  return bit(sequence) ? Place::duplicate : Place::fresh;
+}
+
+void ArrivalWindow::mark(std::uint64_t sequence) {
+  TUTTI_CHECK(look(sequence) == Place::fresh);
+  bits_[sequence % kWindow / 64] |= std::uint64_t{1} << (sequence % 64);
+  highest_ = std::max(highest_, sequence + 1);
+  while (bit(base_)) {
+    bits_[base_ % kWindow / 64] &= ~(std::uint64_t{1} << (base_ % 64));
+    ++base_;
+  }
+}
+
+AckBits ArrivalWindow::bits() const {
+  AckBits out{};
+  for (std::uint64_t i = 0; i < 64 * out.size() && base_ + i < highest_; ++i) {
+    if (bit(base_ + i)) out[i / 64] |= std::uint64_t{1} << (i % 64);
+  }
+  return out;
+}
+
+Incoming::Incoming(Shared& shared, TcpConnection& connection, int peer)
+    : shared_(shared), connection_(connection), peer_(peer), eager_told_(shared.initial_credit()) {}
+
+void Incoming::nonsense(TcpSocket& socket, const char* what) {
+  socket.failure = Status(Code::network, fmt::format("{}: {}", socket.addresses, what));
+  connection_.mark_busy();
+}
+
+std::size_t Incoming::read(TcpSocket& socket) {
+  if (!socket.failure.ok()) return 0;
+  if (socket.paused()) return resume(socket);
+  const Arrival& arrival = socket.arrival;
+  const std::size_t rest = arrival.active ? arrival.frame.segment.bytes - arrival.got : 0;
+  return rest >= kDirect && !arrival.unwanted ? read_in_place(socket) : read_through_scratch(socket);
+}
+
+bool Incoming::took(TcpSocket& socket, const IoResult& result) {
+  if (result.status.ok() && result.bytes > 0) {
+    ++shared_.counters.reads;
+    shared_.counters.bytes_in += result.bytes;
+    freshest_ = &socket;
+    return true;
+  }
+  ++shared_.counters.empty_reads;
+  if (!result.status.ok()) {
+    socket.failure = result.status;
+  } else if (result.closed) {
+    const bool middle = socket.arrival.active || socket.stashed;
+    socket.failure = Status(Code::peer_lost, fmt::format("{}: closed by the peer{}", socket.addresses,
+                                                         middle ? " in the middle of a frame" : ""));
+  } else if (!socket.write_failure.ok()) {
+    socket.failure = socket.write_failure;           // it takes nothing, and has nothing left to give
+  }
+  if (!socket.failure.ok()) connection_.mark_busy();
+  return false;
+}
+
+std::size_t Incoming::read_in_place(TcpSocket& socket) {
+  Arrival& arrival = socket.arrival;
+  std::byte* into = arrival.into + arrival.got;
+  const IoResult result = socket.stream->read({into, arrival.frame.segment.bytes - arrival.got});
+  if (!took(socket, result)) return 0;
+  if (arrival.frame.flags & kHasCrc) arrival.crc = crc32c(into, result.bytes, arrival.crc);
+  arrival.got += result.bytes;
+  if (arrival.got == arrival.frame.segment.bytes) complete(socket);
+  return result.bytes;
+}
+
+std::size_t Incoming::read_through_scratch(TcpSocket& socket) {
+  std::byte* scratch = shared_.scratch.data();
+  const std::size_t stashed = socket.stashed;
+  std::memcpy(scratch, socket.stash.data(), stashed);
+  const std::size_t room = socket.bulk && !socket.arrival.unwanted ? kBulkHeaderRead : shared_.scratch.size() - stashed;
+  const IoResult result = socket.stream->read({scratch + stashed, room});
+  if (!took(socket, result)) return 0;
+  socket.stashed = 0;
+  consume(socket, scratch, stashed + result.bytes);
+  return result.bytes;
+}
+
+// A paused socket reads nothing until its segment finds a place.
+std::size_t Incoming::resume(TcpSocket& socket) {
+  if (!place(socket) || connection_.over()) return 0;
+  std::vector<std::byte> held = std::exchange(socket.held, {});
+  if (socket.arrival.frame.segment.bytes == 0) complete(socket);
+  consume(socket, held.data(), held.size());
+  return held.size() + 1;
+}
+
+void Incoming::consume(TcpSocket& socket, const std::byte* data, std::size_t bytes) {
+  while (bytes > 0 && socket.failure.ok() && !connection_.over()) {
+    Arrival& arrival = socket.arrival;
+    std::size_t used = 0;
+    if (!arrival.active) {
+      if (bytes < kHeaderBytes) {
+        std::memcpy(socket.stash.data(), data, bytes);
+        socket.stashed = bytes;
+        return;
+      }
+      Frame frame;
+      if (const char* wrong = decode(data, frame)) return nonsense(socket, wrong);
+      used = kHeaderBytes;
+      begin(socket, frame);
+    } else if (socket.paused()) {
+      socket.held.assign(data, data + bytes);
+      return;
+    } else {
+      used = std::min<std::size_t>(bytes, arrival.frame.segment.bytes - arrival.got);
+      if (!arrival.unwanted) {
+        std::memcpy(arrival.into + arrival.got, data, used);
+        if (arrival.frame.flags & kHasCrc) arrival.crc = crc32c(data, used, arrival.crc);
+      }
+      arrival.got += used;
+      if (arrival.got == arrival.frame.segment.bytes) complete(socket);
+    }
+    data += used;
+    bytes -= used;
+  }
+}
+
+void Incoming::begin(TcpSocket& socket, const Frame& frame) {
+  ++shared_.counters.frames_in;
+  Outgoing& out = connection_.out();
+  if (frame.type == FrameType::ack) {
+    const AckBits bits{frame.segment.offset, frame.segment.message_bytes, frame.segment.call};
+    if (!out.acknowledged(frame.ack, &bits)) return nonsense(socket, "acknowledges what was never sent");
+  } else if (frame.ack != last_ack_seen_) {
+    if (!out.acknowledged(frame.ack, nullptr)) return nonsense(socket, "acknowledges what was never sent");
+  }
+  last_ack_seen_ = frame.ack;
+  out.credited(frame.credit);
+  if (!frame.sequenced()) return control(socket, frame);
+
+  const std::uint64_t sequence = widen(frame.sequence, window_.base());
+  const ArrivalWindow::Place where = window_.look(sequence);
+  if (where == ArrivalWindow::Place::beyond) return nonsense(socket, "frame far beyond the acknowledged ones");
+  if (where == ArrivalWindow::Place::duplicate) {
+    ++shared_.counters.duplicates;
+    owe();                                          // the peer does not know that it has arrived
+    if (frame.segment.bytes == 0) return;
+    socket.arrival = {};
+    socket.arrival.frame = frame;
+    socket.arrival.active = socket.arrival.unwanted = true;
+    return;
+  }
+  if (frame.type == FrameType::data) return begin_data(socket, frame, sequence);
+  window_.mark(sequence);
+  if (++frames_since_ack_ >= kAckFrames) owe();
+  control(socket, frame);
+}
+
+void Incoming::begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t sequence) {
+  // The peer sends again only what it gave up on another socket: then nothing more comes there.
+  for (const auto& other : connection_.sockets()) {
+    if (other.get() == &socket || !other->arrival.active || other->arrival.sequence != sequence) continue;
+    if (!other->arrival.unwanted) nonsense(*other, "given up by the peer in the middle of a frame");
+  }
+  if (frame.flags & kEager) {
+    const SegmentHeader& segment = frame.segment;
+    if (segment.offset + segment.bytes > shared_.options.eager_bytes) return nonsense(socket, "eager beyond the limit");
+    const std::uint32_t after = eager_received_ + credit_cost(segment.bytes);
+    if (static_cast<std::int32_t>(eager_told_ - after) < 0) return nonsense(socket, "more eager bytes than credit");
+  }
+  socket.arrival = {};
+  socket.arrival.frame = frame;
+  socket.arrival.sequence = sequence;
+  socket.arrival.active = true;
+  const bool placed = place(socket);
+  if (connection_.over()) return;
+  if (!placed) {
+    ++shared_.counters.pauses;
+    connection_.mark_busy();
+  } else if (frame.segment.bytes == 0) {
+    complete(socket);
+  }
+}
+
+// Small segments are landed here, without asking; larger ones where the listener wants them, else here while there is room.
+bool Incoming::place(TcpSocket& socket) {
+  Arrival& arrival = socket.arrival;
+  const std::size_t bytes = arrival.frame.segment.bytes;
+  const bool eager = arrival.frame.flags & kEager;
+  socket.bulk = bytes >= 2 * kDirect;
+  if (bytes > shared_.options.copy_bytes) {
+    arrival.into = shared_.listener.landing(peer_, arrival.frame.segment);
+    if (arrival.into || connection_.over()) return true;
+  }
+  arrival.landing = shared_.landings.take(bytes, eager);
+  if (!arrival.landing) {
+    arrival.into = shared_.listener.landing(peer_, arrival.frame.segment);
+    return arrival.into != nullptr;
+  }
+  arrival.into = arrival.landing->data;
+  return true;
+}
+
+void Incoming::complete(TcpSocket& socket) {
+  Arrival& arrival = socket.arrival;
+  if (arrival.unwanted) {
+    arrival.active = false;
+    return;
+  }
+  if (!intact(socket)) {
+    if (arrival.landing) shared_.landings.give_back(arrival.landing);
+    arrival = {};
+    return;
+  }
+  window_.mark(arrival.sequence);
+  const Frame& frame = arrival.frame;
+  bytes_since_ack_ += frame.segment.bytes;
+  if (++frames_since_ack_ >= kAckFrames || bytes_since_ack_ >= shared_.options.ack_bytes || frame.flags & kWantAck) owe();
+  if (frame.flags & kEager) eager_received_ += credit_cost(frame.segment.bytes);
+  if (frame.flags & kRequested) {
+    answer(frame.segment.key);
+    recent_[recent_count_++ % kRecent] = frame.segment.key;     // should the request come behind its message
+  }
+  deliver(socket);
+}
+
+bool Incoming::intact(TcpSocket& socket) {
+  const Frame& frame = socket.arrival.frame;
+  if (!(frame.flags & kHasCrc) || socket.arrival.crc == frame.payload_crc) {
+    socket.damaged = 0;
+    return true;
+  }
+  ++shared_.counters.damaged;
+  Frame nack;
+  nack.type = FrameType::nack;
+  nack.sequence = frame.sequence;
+  stamp(nack);
+  // On this socket: should it be lost, the frame is sent again anyway.
+  if (++socket.damaged > kMaxDamaged || !socket.put_control(nack)) nonsense(socket, "payloads keep arriving damaged");
+  connection_.mark_busy();
+  return false;
+}
+
+void Incoming::deliver(TcpSocket& socket) {
+  const Arrival arrival = std::exchange(socket.arrival, {});
+  const SegmentHeader& segment = arrival.frame.segment;
+  const std::uint32_t cost = arrival.frame.flags & kEager ? credit_cost(segment.bytes) : 0;
+  Lease lease;
+  if (arrival.landing) {
+    arrival.landing->owner = cost ? this : nullptr;
+    arrival.landing->credit = cost;
+    lease = shared_.landings.lease(arrival.landing);
+  } else if (cost) {
+    consumed(cost);
+  }
+  shared_.listener.on_segment(peer_, segment, arrival.into, lease);
+}
+
+void Incoming::control(TcpSocket& socket, const Frame& frame) {
+  const SegmentHeader& segment = frame.segment;
+  switch (frame.type) {
+    case FrameType::ack: return;
+    case FrameType::data: return;
+    case FrameType::close: return connection_.peer_closed();
+    case FrameType::nack: {
+      const char* wrong = connection_.out().damaged(frame.sequence);
+      if (wrong) connection_.fail(wrong);
+      return;
+    }
+    case FrameType::grant:
+      if (!connection_.out().granted(segment.key)) connection_.fail("the peer grants messages without end");
+      return;
+    case FrameType::request:
+      if (requests_.size() >= kMaxRequests) return nonsense(socket, "requests without end");
+      requests_.push_back(segment);
+      connection_.mark_busy();
+      return;
+  }
+}
+
+void Incoming::expect(const MessageKey& full, std::uint64_t message_bytes) {
+  MessageKey key = full;
+  key.message &= 0xFFFF;
+  connection_.retry();
+  if (message_bytes > shared_.options.eager_bytes) {
+    ++shared_.counters.grants_out;
+    connection_.out().send_control(FrameType::grant, key, message_bytes, 0);
+    return;
+  }
+  recent_[recent_count_++ % kRecent] = key;
+  if (!requests_.empty()) answer(key);
+}
+
+void Incoming::answer(const MessageKey& key) {
+  const auto at = std::find_if(requests_.begin(), requests_.end(), [&](const auto& request) { return request.key == key; });
+  if (at == requests_.end()) return;
+  const std::uint64_t message_bytes = at->message_bytes;
+  requests_.erase(at);
+  ++shared_.counters.grants_out;
+  connection_.out().send_control(FrameType::grant, key, message_bytes, 0);
+}
+
+// The peer has no credit for these messages: grants those that are expected here.
+void Incoming::answer_requests() {
+  for (std::size_t i = 0; i < requests_.size();) {
+    SegmentHeader probe = requests_[i];
+    const std::size_t known = std::min(recent_count_, kRecent);
+    bool expected = std::find(recent_.begin(), recent_.begin() + static_cast<std::ptrdiff_t>(known), probe.key) !=
+                    recent_.begin() + static_cast<std::ptrdiff_t>(known);
+    probe.bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(probe.message_bytes, shared_.options.eager_bytes));
+    expected = expected || shared_.listener.landing(peer_, probe) != nullptr;
+    if (expected) answer(probe.key);
+    else ++i;
+  }
+}
+
+void Incoming::owe() {
+  owed_ = true;
+  connection_.mark_busy();
+}
+
+void Incoming::consumed(std::uint32_t units) {
+  eager_consumed_ += units;
+  note_credit();
+}
+
+// Credit is told on its own when the peer may be waiting for it; otherwise it rides along.
+void Incoming::note_credit() {
+  const std::uint32_t window = shared_.credit_window();
+  const auto untold = static_cast<std::int32_t>(eager_consumed_ + window - eager_told_);
+  if (untold <= 0) return;
+  const auto left = static_cast<std::int32_t>(eager_told_ - eager_received_);
+  const auto most = static_cast<std::int32_t>(credit_cost(shared_.options.eager_bytes));
+  if (untold >= static_cast<std::int32_t>(window / 2) || left < most) owe();
+}
+
+void Incoming::stamp(Frame& frame) {
+  const std::uint32_t limit = eager_consumed_ + shared_.credit_window();
+  if (static_cast<std::int32_t>(limit - eager_told_) > 0) eager_told_ = limit;
+  frame.credit = eager_told_;
+  frame.ack = static_cast<std::uint32_t>(window_.base());
+  if (window_.gaps()) return;                       // only an ack of its own can tell what lies behind a gap
+  owed_ = false;
+  frames_since_ack_ = 0;
+  bytes_since_ack_ = 0;
+}
+
+void Incoming::settle() {
+  if (!requests_.empty()) answer_requests();
+  if (!owed_) return;
+  TcpSocket* through = freshest_ && freshest_->usable() && !freshest_->blocked ? freshest_ : nullptr;
+  for (const auto& socket : connection_.sockets()) {
+    if (!through && socket->usable() && !socket->blocked) through = socket.get();
+  }
+  if (!through) return;
+  Frame ack;
+  ack.type = FrameType::ack;
+  const AckBits bits = window_.bits();
+  ack.segment.offset = bits[0];
+  ack.segment.message_bytes = bits[1];
+  ack.segment.call = bits[2];
+  stamp(ack);
+  if (!through->put_control(ack)) return owe();
+  ++shared_.counters.acks_out;
+  owed_ = false;
+  frames_since_ack_ = 0;
+  bytes_since_ack_ = 0;
+}
+
+void Incoming::lost(TcpSocket& socket) {
+  if (freshest_ == &socket) freshest_ = nullptr;
+  if (socket.arrival.landing) shared_.landings.give_back(socket.arrival.landing);
+  socket.arrival = {};
+  owe();
+}
+
+}  // namespace tutti::transport::tcp

@@ -1,0 +1,71 @@
+#pragma once
+// Frames on their way out, and the pool and lists that hold them. Storage only: when a frame is written, acknowledged or
+// sent again is outgoing's business.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/tcp/frame.h"
+
+namespace tutti::transport::tcp {
+
+struct TcpSocket;
+
+struct OutFrame {
+  static constexpr std::size_t kInline = 192;      // payloads up to this lie behind the header: one iovec
+
+  Frame frame;
+  std::uint64_t sequence = 0;
+  std::uint64_t token = 0;
+  const std::byte* payload = nullptr;
+  std::byte* block = nullptr;                      // holds a copied payload that does not fit inline
+  TcpSocket* socket = nullptr;                     // that it was written to, or is being written to
+  OutFrame* next = nullptr;
+  bool copied = false;
+  bool crc_known = false;
+  bool urgent = false;                             // goes before ordinary data: control, and frames sent again
+  bool queued = false;
+  bool writing = false;
+  bool acked = false;
+  std::uint8_t nacks = 0;
+  alignas(8) std::array<std::byte, kHeaderBytes + kInline> wire;
+
+  bool contiguous() const { return payload == wire.data() + kHeaderBytes; }
+  std::size_t wire_bytes() const { return kHeaderBytes + frame.segment.bytes; }
+};
+
+// First in, first out, through OutFrame::next.
+class FrameList {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void push_back(OutFrame* frame);
+  void push_front(OutFrame* frame);
+  OutFrame* pop();        // nullptr when empty
+
+ private:
+  OutFrame* first_ = nullptr;
+  OutFrame* last_ = nullptr;
+};
+
+// Grows to what was needed at most at one time, and allocates nothing afterwards.
+class FramePool {
+ public:
+  explicit FramePool(std::size_t block_bytes) : block_bytes_(block_bytes) {}
+  OutFrame* take();
+  void give_back(OutFrame* frame);
+  // Copies the payload into the frame (inline or into a block of at most block_bytes).
+  void copy_payload(OutFrame& frame, const std::byte* data, std::size_t bytes);
+  std::size_t memory_bytes() const;
+
+ private:
+  static constexpr std::size_t kSlab = 64;
+  std::size_t block_bytes_;
+  std::vector<std::unique_ptr<OutFrame[]>> slabs_;
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;
+  std::vector<OutFrame*> free_;
+  std::vector<std::byte*> free_blocks_;
+};
+
+}  // namespace tutti::transport::tcp

@@ -1,0 +1,59 @@
+#pragma once
+// What the connections of one tcp transport have in common: options, counters, pools. Owns no connection.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/net.h"
+#include "transport/tcp/landing_pool.h"
+#include "transport/tcp/out_frame.h"
+#include "transport/transport.h"
+
+namespace tutti::transport::tcp {
+
+class TcpConnection;
+
+struct TcpOptions {
+  int sockets = 1;                              // that a connection is meant to have; told in describe()
+  bool crc = true;                              // checksum of payloads; headers always have one
+  std::size_t segment_bytes = 0;                // of large messages; 0: kSegmentBytes
+  std::size_t eager_bytes = 32 << 10;           // messages up to this need no grant
+  std::size_t copy_bytes = 4 << 10;             // payloads up to this are copied: Sent::done
+  std::size_t landing_limit = 16 << 20;         // bytes of landing memory for granted segments; as much again for eager ones
+  std::size_t ack_bytes = 512 << 10;            // received and not acknowledged before an ack is sent on its own
+};
+
+struct TcpCounters {
+  std::uint64_t frames_out = 0, frames_in = 0;  // with payload or without, as written and read whole
+  std::uint64_t bytes_out = 0, bytes_in = 0;    // on the wire, headers included
+  std::uint64_t writes = 0, reads = 0;          // calls that moved something
+  std::uint64_t empty_reads = 0;
+  std::uint64_t acks_out = 0;                   // that travelled on their own
+  std::uint64_t grants_out = 0, requests_out = 0;
+  std::uint64_t resends = 0, damaged = 0, duplicates = 0;
+  std::uint64_t pauses = 0;                     // a socket was not read because its segment could not be landed
+  std::uint64_t sockets_lost = 0;
+};
+
+struct Shared {
+  Shared(Listener& to, const TcpOptions& with)
+      : listener(to), options(with), frames(with.copy_bytes), landings(with.landing_limit), scratch(kScratchBytes) {}
+
+  static constexpr std::size_t kScratchBytes = 64 << 10;
+
+  Listener& listener;
+  const TcpOptions options;
+  TcpCounters counters;
+  FramePool frames;
+  LandingPool landings;
+  std::vector<std::byte> scratch;               // what reads of small frames go into; empty between reads
+  std::vector<TcpConnection*> busy;             // have something to do at the next poll
+  std::size_t connections = 0;
+
+  // Eager bytes that one peer may have sent and this side not consumed, in credit units.
+  std::uint32_t credit_window() const;
+  std::uint32_t initial_credit() const { return 4 * credit_cost(options.eager_bytes); }
+};
+
+}  // namespace tutti::transport::tcp
