@@ -5,41 +5,18 @@
 // Written in GCC's vector extension, one vector of accumulators at a time: Acc lanes of f32 for narrow floats, of the type
 // itself otherwise. A tail runs through the same code on a padded block, so tail and body have the same bits; each element's
 // value depends on that element's inputs only, so strips and splits do not show.
-#include <kernels/convert.h>
+#include <kernels/lanes.h>
 #include <kernels/table.h>
-
-#if defined(__F16C__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
 
 namespace tutti::kernels {
 namespace {
 
-constexpr std::size_t kVectorBytes = TUTTI_VECTOR_BYTES;
 constexpr std::size_t kStripBytes = 4096;   // of accumulators: kDepth of them fit into 32 KB of L1 with room for the inputs
-constexpr std::size_t kPassInputs = 4;      // combined in registers, without a buffer
-constexpr std::size_t kDepth = 5;           // buffers for a tree of kMostInputs / kPassInputs = 16 leaves
-static_assert(kMostInputs == kPassInputs << (kDepth - 1));
-
-template <class T, std::size_t Lanes>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(sizeof(T) * Lanes)));
-};
-template <class T, std::size_t Lanes>
-using Vector = typename VectorOf<T, Lanes>::type;
-
-template <class V>
-TUTTI_INLINE V load_as(const std::byte* from) {
-  V value;
-  __builtin_memcpy(&value, from, sizeof value);
-  return value;
-}
-template <class V>
-TUTTI_INLINE void store_as(std::byte* to, V value) {
-  __builtin_memcpy(to, &value, sizeof value);
-}
+constexpr std::size_t kDepth = 5;           // buffers for a tree of kMostInputs inputs whose leaves are passes of 4
+// Inputs that one pass combines in registers, without a buffer. More loops are worth their bytes for sums only.
+template <Combine kOp>
+constexpr std::size_t kPassInputs = kOp == kSum ? 8 : 4;
+static_assert(kMostInputs == kPassInputs<kMin> << (kDepth - 1));
 
 // Element kinds: T (in memory), Acc (vector of accumulators), Value (its lane), kLanes; load and store convert.
 template <class Number>
@@ -72,52 +49,41 @@ template <class Format>
 struct Narrow {
   using T = typename Format::Bits;
   using Value = float;
-  static constexpr std::size_t kLanes = kVectorBytes / sizeof(float);
+  static constexpr std::size_t kLanes = kWords;
   using Acc = Vector<float, kLanes>;
-  using Bits = Vector<std::uint32_t, kLanes>;
-  using Packed = Vector<T, kLanes>;
-  static TUTTI_INLINE Acc load(const std::byte* from) {
-    return widen<Format, Acc, Bits>(__builtin_convertvector(load_as<Packed>(from), Bits));
-  }
+  using Bits = Words;
+  static TUTTI_INLINE Acc load(const std::byte* from) { return widen<Format, Acc, Bits>(load_words<sizeof(T)>(from)); }
   static TUTTI_INLINE void store(std::byte* to, Acc value) {
-    const Bits bits = narrow<Format, Bits, Acc>(value);
-    store_as(to, __builtin_convertvector(bits, Packed));
+    store_words<sizeof(T)>(to, narrow<Format, Bits, Acc>(value));
   }
 };
+using Brain = Narrow<Bf16>;
 
-// f16 where the processor converts: its NaNs are made ours first, all else is IEEE and equal to convert.h's.
-#if defined(__F16C__)
+#if TUTTI_HALVES
+// The processor's conversions are IEEE and so equal to convert.h's once NaN is made ours. An f8e5m2 is an f16's upper byte;
+// an f8e4m3, moved into an f16, is 2^-8 of its value, and its one NaN gets f16's exponent of NaN.
 struct Half : Narrow<F16> {
-  // The unmasked intrinsics trip -Wmaybe-uninitialized in g++ 12; a full mask compiles to the same instruction.
-  static constexpr std::uint16_t kAllLanes = 0xffff;
-  static TUTTI_INLINE Acc load(const std::byte* from) {
-#if TUTTI_VECTOR_BYTES == 64
-    return (Acc)_mm512_maskz_cvtph_ps(kAllLanes, load_as<__m256i>(from));
-#else
-    return (Acc)_mm256_cvtph_ps(load_as<__m128i>(from));
-#endif
-  }
+  static TUTTI_INLINE Acc load(const std::byte* from) { return from_half(load_as<Vector<T, kLanes>>(from)); }
   static TUTTI_INLINE void store(std::byte* to, Acc value) {
     const Bits nan = Bits{} + kNanF32;
-    value = value == value ? value : (Acc)nan;
-#if TUTTI_VECTOR_BYTES == 64
-    store_as(to, _mm512_maskz_cvtps_ph(kAllLanes, (__m512)value, _MM_FROUND_TO_NEAREST_INT));
-#else
-    store_as(to, _mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT));
-#endif
+    store_as(to, to_half(value == value ? value : (Acc)nan));
   }
 };
-#elif defined(__aarch64__)
-struct Half : Narrow<F16> {
-  static TUTTI_INLINE Acc load(const std::byte* from) { return (Acc)vcvt_f32_f16(load_as<float16x4_t>(from)); }
-  static TUTTI_INLINE void store(std::byte* to, Acc value) {
-    const Bits nan = Bits{} + kNanF32;
-    value = value == value ? value : (Acc)nan;
-    store_as(to, vcvt_f16_f32((float32x4_t)value));
+struct Eight52 : Narrow<F8e5m2> {
+  static TUTTI_INLINE Acc load(const std::byte* from) { return from_half(load_bytes(from) << 8); }
+};
+struct Eight43 : Narrow<F8e4m3> {
+  static TUTTI_INLINE Acc load(const std::byte* from) {
+    const auto bytes = load_bytes(from);
+    const auto magnitude = bytes & 0x7f;
+    const auto half = (magnitude << 7) | ((bytes & 0x80) << 8) | ((magnitude == 0x7f) & 0x7c00);
+    return from_half((Vector<std::uint16_t, kLanes>)half) * 256.0f;
   }
 };
 #else
 using Half = Narrow<F16>;
+using Eight52 = Narrow<F8e5m2>;
+using Eight43 = Narrow<F8e4m3>;
 #endif
 
 // Partial results of Kind, as they lie in the buffers.
@@ -151,14 +117,23 @@ TUTTI_INLINE typename Kind::Acc combine(typename Kind::Acc a, typename Kind::Acc
   }
 }
 
+// Inputs of the left half of a tree over n: the largest power of two below n.
+constexpr std::size_t left_half(std::size_t n) {
+  std::size_t half = 1;
+  while (half * 2 < n) half *= 2;
+  return half;
+}
+
 // The balanced tree of kernels.h over n vectors in registers.
 template <class Kind, Combine kOp, std::size_t n>
 TUTTI_INLINE typename Kind::Acc tree(const typename Kind::Acc* v) {
-  if constexpr (n == 1) return v[0];
-  else if constexpr (n == 2) return combine<Kind, kOp>(v[0], v[1]);
-  else return combine<Kind, kOp>(tree<Kind, kOp, 2>(v), tree<Kind, kOp, n - 2>(v + 2));
+  if constexpr (n == 1) {
+    return v[0];
+  } else {
+    constexpr std::size_t half = left_half(n);
+    return combine<Kind, kOp>(tree<Kind, kOp, half>(v), tree<Kind, kOp, n - half>(v + half));
+  }
 }
-static_assert(kPassInputs <= 4);   // above, the split is no longer at 2
 
 // out[i] = f(inputs[0][i], ...), a vector at a time.
 template <class In, class Out, std::size_t n, class F>
@@ -193,27 +168,24 @@ void pass(std::byte* out, const std::byte* const* inputs, std::size_t count) {
   });
 }
 
-template <class Kind, class Out, Combine kOp>
+// 1 <= n <= kPassInputs<kOp>, of which kMost is the greatest that is still possible.
+template <class Kind, class Out, Combine kOp, std::size_t kMost = kPassInputs<kOp>>
 TUTTI_INLINE void small_pass(std::byte* out, const std::byte* const* inputs, std::size_t n, std::size_t count) {
-  switch (n) {
-    case 1: return pass<Kind, Out, kOp, 1>(out, inputs, count);
-    case 2: return pass<Kind, Out, kOp, 2>(out, inputs, count);
-    case 3: return pass<Kind, Out, kOp, 3>(out, inputs, count);
-    default: return pass<Kind, Out, kOp, 4>(out, inputs, count);
-  }
+  if constexpr (kMost == 1) return pass<Kind, Out, kOp, 1>(out, inputs, count);
+  else if (n == kMost) return pass<Kind, Out, kOp, kMost>(out, inputs, count);
+  else return small_pass<Kind, Out, kOp, kMost - 1>(out, inputs, n, count);
 }
 
 // buffers[0] = the tree over the inputs' elements from `begin` on; the further buffers are scratch.
 template <class Kind, Combine kOp>
 void subtree(std::byte (*buffers)[kStripBytes], const std::byte* const* inputs, std::size_t n, std::size_t begin,
              std::size_t count) {
-  if (n <= kPassInputs) {
-    const std::byte* from[kPassInputs];
+  if (n <= kPassInputs<kOp>) {
+    const std::byte* from[kPassInputs<kOp>];
     for (std::size_t k = 0; k < n; ++k) from[k] = inputs[k] + begin * sizeof(typename Kind::T);
     return small_pass<Kind, Partial<Kind>, kOp>(buffers[0], from, n, count);
   }
-  std::size_t half = kPassInputs;
-  while (half * 2 < n) half *= 2;
+  const std::size_t half = left_half(n);
   subtree<Kind, kOp>(buffers, inputs, half, begin, count);
   subtree<Kind, kOp>(buffers + 1, inputs + half, n - half, begin, count);
   const std::byte* from[2] = {buffers[0], buffers[1]};
@@ -241,7 +213,7 @@ void divide(std::byte* out, const std::byte* in, std::size_t count, std::uint32_
 // Calculating: the kind in which the tree is summed, which differs from Kind for signed sums only.
 template <class Kind, Combine kOp, class Calculating = Kind>
 void reduce(std::byte* out, const std::byte* const* inputs, std::size_t n, std::size_t count, std::uint32_t divide_by) {
-  if (n <= kPassInputs && divide_by == 1) return small_pass<Calculating, Calculating, kOp>(out, inputs, n, count);
+  if (n <= kPassInputs<kOp> && divide_by == 1) return small_pass<Calculating, Calculating, kOp>(out, inputs, n, count);
   constexpr std::size_t strip = kStripBytes / sizeof(typename Kind::Value);
   alignas(kVectorBytes) std::byte buffers[kDepth][kStripBytes];
   for (std::size_t begin = 0; begin < count; begin += strip) {
@@ -275,9 +247,6 @@ using I32 = Integer<std::int32_t>;
 using U32 = Integer<std::uint32_t>;
 using I64 = Integer<std::int64_t>;
 using U64 = Integer<std::uint64_t>;
-using Brain = Narrow<Bf16>;
-using Eight43 = Narrow<F8e4m3>;
-using Eight52 = Narrow<F8e5m2>;
 
 constexpr Table kTable{
     {TUTTI_ROW(I8, U8), TUTTI_ROW(U8, U8), TUTTI_ROW(I32, U32), TUTTI_ROW(U32, U32), TUTTI_ROW(I64, U64),

@@ -69,18 +69,20 @@ TUTTI_INLINE constexpr U narrow(F value) {
   constexpr std::uint32_t shift = 23 - Format::kMantissa, rebias = 127 - Format::kBias;
   constexpr std::uint32_t sign_shift = Format::kSign == 0x80 ? 24 : 16;
   const U all = __builtin_bit_cast(U, value);
-  const U magnitude = all & 0x7fffffffu;
-  U result = (magnitude + ((1u << (shift - 1)) - 1) + ((magnitude >> shift) & 1u)) >> shift;
-  if constexpr (rebias != 0) {
-    result = result - (rebias << Format::kMantissa);
+  U result;
+  if constexpr (rebias == 0) {   // f32's own exponents: the sign comes along, and a carry out of the largest is infinity
+    result = (all + ((1u << (shift - 1)) - 1) + ((all >> shift) & 1u)) >> shift;
+  } else {
+    const U magnitude = all & 0x7fffffffu;
+    result = (magnitude + ((1u << (shift - 1)) - 1 - (rebias << 23)) + ((magnitude >> shift) & 1u)) >> shift;
     // Below the smallest normal: let the adder round to the format's last place.
     const U place = U{} + ((rebias + 1 + shift) << 23);
     const F sum = __builtin_bit_cast(F, magnitude) + __builtin_bit_cast(F, place);
     result = magnitude < ((rebias + 1) << 23) ? __builtin_bit_cast(U, sum) - place : result;
     result = result < Format::kOverflow ? result : U{} + Format::kOverflow;
+    result = result | ((all >> sign_shift) & Format::kSign);
   }
-  result = result | ((all >> sign_shift) & Format::kSign);
-  return magnitude > 0x7f800000u ? U{} + Format::kNan : result;
+  return value == value ? result : U{} + Format::kNan;
 }
 
 template <class Format>
