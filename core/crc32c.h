@@ -1,4 +1,5 @@
 #pragma once
+// CRC32C, which finds what wires and memories flip. It is no protection against a person: that is what keys are for.
 #include <cstddef>
 #include <cstdint>
 
