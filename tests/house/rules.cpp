@@ -222,7 +222,11 @@ Findings no_opening_comment(const File& file) {
   std::string line;
   while (std::getline(lines, line) && (line.empty() || line.starts_with("#!") || line == "#pragma once")) continue;
   const bool good = is_cpp(file.path) ? line.starts_with("//") || line.starts_with("/*") : line.starts_with("#") || line.starts_with("\"\"\"");
-  if (good) return {};
+  // A pair shares one comment, in its header.
+  const std::string stem = file.path.ends_with(".cpp") ? file.path.substr(0, file.path.size() - 4) : "";
+  const bool half = !stem.empty() && (line == fmt::format("#include \"{}.h\"", stem) ||
+                                      line == fmt::format("#include <tutti/{}.h>", stem.substr(stem.rfind('/') + 1)));
+  if (good || half) return {};
   return {fmt::format("{}:1: does not open with a comment that says what it is", file.path)};
 }
 

@@ -107,6 +107,9 @@ TEST(Files, OpenWithAComment) {
   EXPECT_THAT(no_opening_comment({"core/a.h", "#pragma once\n// What it is.\n"}), IsEmpty());
   EXPECT_THAT(no_opening_comment({"core/a.h", "#pragma once\n#include <vector>\n// Later.\n"}), testing::SizeIs(1));
   EXPECT_THAT(no_opening_comment({"core/a.cpp", ""}), testing::SizeIs(1));
+  EXPECT_THAT(no_opening_comment({"core/a.cpp", "#include \"core/a.h\"\n"}), IsEmpty());      // its other half has it
+  EXPECT_THAT(no_opening_comment({"core/a.cpp", "#include <tutti/a.h>\n"}), IsEmpty());
+  EXPECT_THAT(no_opening_comment({"core/a.cpp", "#include \"core/b.h\"\n"}), testing::SizeIs(1));
   EXPECT_THAT(no_opening_comment({"dev", "#!/bin/sh\nset -e\n"}), testing::SizeIs(1));
   EXPECT_THAT(no_opening_comment({"tests/CMakeLists.txt", "# Tests.\n"}), IsEmpty());
   EXPECT_THAT(no_opening_comment({"docs/a.md", "text"}), IsEmpty());
