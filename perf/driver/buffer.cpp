@@ -28,17 +28,19 @@ std::size_t available_memory() {
 
 void Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
 
-Result<Buffer> Buffer::make(std::size_t capacity, std::size_t shift) {
-  const std::size_t bytes = kPage + shift + capacity + kGuard;
+Result<Buffer> Buffer::make(std::size_t capacity, std::size_t most_shift) {
+  const std::size_t bytes = kPage + most_shift + capacity + kGuard;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return Status(Code::out_of_resources, fmt::format("no memory for a buffer of {} bytes: {}", bytes, std::strerror(errno)));
   Buffer buffer;
   buffer.memory_ = {static_cast<std::byte*>(memory), Unmap{bytes}};
-  buffer.data_ = buffer.memory_.get() + kPage + shift;
-  buffer.arm(capacity, std::byte{1});
+  buffer.set_shift(0);
+  buffer.arm(capacity + most_shift, std::byte{1});
   return buffer;
 }
+
+void Buffer::set_shift(std::size_t shift) { data_ = memory_.get() + kPage + shift; }
 
 void Buffer::arm(std::size_t used, std::byte filler) {
   used_ = used;

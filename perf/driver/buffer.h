@@ -21,10 +21,12 @@ class Buffer {
   static constexpr std::size_t kGuard = 256;    // bytes on each side
 
   Buffer() = default;
-  // `shift`: bytes by which the data are moved off their page-aligned place. The memory is touched. out_of_resources.
-  static Result<Buffer> make(std::size_t capacity, std::size_t shift);
+  // The memory is touched. out_of_resources.
+  static Result<Buffer> make(std::size_t capacity, std::size_t most_shift);
 
+  // Where the data begin: `shift` bytes (at most most_shift) off a page's beginning.
   std::byte* data() const { return data_; }
+  void set_shift(std::size_t shift);
   // Fills the first `used` bytes with `filler` and writes the guards before and behind them.
   void arm(std::size_t used, std::byte filler);
   // Guard bytes that are not as arm() left them.

@@ -75,7 +75,7 @@ Status Session::prepare_buffers() {
       output = std::max(output, (benchmark_.in_place ? both : s.output) * size * slots);
     }
   }
-  const std::size_t shift = std::size_t(options_.unalign) * size_of(options_.types.back());
+  const std::size_t shift = std::size_t(options_.unalign) * sizeof(double);       // of the largest type
   buffer_bytes_ = input + output + 2 * shift;
   const std::size_t wanted = buffer_bytes_ * std::size_t(std::max(1, world_.local_rank_count()));
   if (const std::size_t there = available_memory(); there && wanted > there)
@@ -138,6 +138,8 @@ Status Session::measure_row(Row& row, DataType type, ReduceOp op, int root, std:
   row.algorithm = choice.value().algorithm;
   row.transport = choice.value().transport;
   row.count = count;
+  input_.set_shift(std::size_t(options_.unalign) * size);
+  output_.set_shift(std::size_t(options_.unalign) * size);
   const Trial apart = make_trial(type, op, root, count, false);
   row.bytes = apart.shape.size * size;
   if (Status s = measure(row.out_of_place, apart, row.bytes, cycle); !s.ok()) return s;
