@@ -15,7 +15,8 @@ std::string_view Family::refusal(const Request& request) const {
 bool Family::canonical(const Request& request) const { return !is_reduction(request.collective); }
 
 std::span<const Generator* const> generators() {
-  static const std::array all{&direct(), &two_shot(), &ring(), &bidirectional_ring()};
+  static const std::array all{&direct(), &two_shot(), &ring(), &bidirectional_ring(), &recursive_doubling(), &circulant(),
+                              &bruck(), &pat(), &tree(), &binomial(), &scatter_all_gather(), &chain(), &pairwise()};
   return all;
 }
 

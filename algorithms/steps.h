@@ -40,6 +40,13 @@ constexpr int log2_ceil(int n) {   // the rounds that n ranks need at least: the
   return k;
 }
 
+// The longest chain among the ceil(log2 p) messages of one rank when distances double and the last round sends only what is
+// still missing: with at most three quarters of 2^k ranks that is nothing of what the round before brought.
+constexpr int doubling_chain(int n) {
+  const int rounds = log2_ceil(n);
+  return 4 * n <= (3 << rounds) && n > 2 ? rounds - 1 : rounds;
+}
+
 // rank+1, rank+2, ... around to rank-1: every rank begins with another peer, so that nobody is everybody's first.
 inline std::vector<int> peers_after(int rank, int rank_count) {
   std::vector<int> peers;
