@@ -14,6 +14,7 @@ struct Prepared {
   bool uniform = true;          // all blocks have the same size
   bool contiguous = true;       // blocks lie one behind another
   double factor = 1.0;          // premul_sum
+  bool barrier = false;         // the all_reduce that serves a barrier
   std::uint64_t bytes = 0;      // the whole vector: what nccl-tests calls size
 };
 

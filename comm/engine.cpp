@@ -202,6 +202,11 @@ std::size_t Engine::memory_bytes() const {
   return bytes;
 }
 
+std::size_t Engine::memory() {
+  Lock held = lock();
+  return memory_bytes();
+}
+
 // --- what arrives ---
 
 Operation* Engine::find(int peer, const SegmentHeader& header, Member** member) const {

@@ -73,6 +73,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void drive();
   bool add_callback(Operation& operation, std::function<void(const Status&)>& callback);
   void run_callbacks();
+  std::size_t memory();
 
   // Under the lock.
   void add_member(std::shared_ptr<Member> member);

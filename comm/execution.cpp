@@ -58,6 +58,7 @@ void Execution::bind(std::shared_ptr<const Program> program, const Binding& bind
   blocked_.clear();
   work_.clear();
   moved_ = 0;
+  oldest_ = false;
   std::uint32_t slots = 0;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const Step& step = program_->steps[i].step;
@@ -197,14 +198,29 @@ bool Execution::send_segment(std::uint32_t index) {
       bool same = true;
       for (int peer : p.step.peers) same = same && wires_[std::size_t(peer)].transport == wire.transport;
       s.staged = same ? wire.transport->stage(data, header.bytes, int(peer_count)) : transport::Transport::kNoStage;
-      if (s.staged == 0) return false;
+      if (s.staged == 0 && !oldest_) return false;
+      if (s.staged == 0) s.staged = transport::Transport::kNoStage;   // a copy for each, in the room kept for its lane
     }
     const bool staged = peer_count > 1 && s.staged != 0 && s.staged != transport::Transport::kNoStage;
+    header.first = oldest_ && !staged && first_on_lane(index, s.cursor);
     const Sent result = staged ? wire.connection->send_staged(header, s.staged) : wire.connection->send(header, data, std::uint64_t(binding_.token) << 32 | index);
     if (result == Sent::again) return false;
     if (result == Sent::pending) ++s.outstanding;
   }
   s.staged = 0;
+  return true;
+}
+
+bool Execution::first_on_lane(std::uint32_t index, std::uint32_t position) const {
+  const int peer = program_->steps[index].step.peers[position];
+  std::int32_t before = program_->steps[index].previous[position];
+  while (before >= 0) {
+    const State& s = states_[std::size_t(before)];
+    if (!s.finished && s.submitted < s.bytes) return false;
+    const ProgramStep& p = program_->steps[std::size_t(before)];
+    const auto at = std::find(p.step.peers.begin(), p.step.peers.end(), peer);
+    before = p.previous[std::size_t(at - p.step.peers.begin())];
+  }
   return true;
 }
 

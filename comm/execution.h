@@ -66,6 +66,8 @@ class Execution {
   // Takes over the lease, also when unexpected.
   Verdict arrived(int peer, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease);
   void sent(std::uint32_t step);
+  // The oldest of its communicator: its earliest message on each lane may use the room that is kept for it.
+  void set_oldest() { oldest_ = true; }
   // Tries sends again that found no room or no connection. Returns whether anything moved.
   bool retry();
   bool blocked() const { return !blocked_.empty(); }
@@ -97,6 +99,7 @@ class Execution {
   bool run(std::uint32_t step);
   void run_send(std::uint32_t index, std::uint64_t limit);
   bool send_segment(std::uint32_t index);
+  bool first_on_lane(std::uint32_t index, std::uint32_t position) const;
   void block(std::uint32_t index);
   void run_local(std::uint32_t index, std::uint64_t limit);
   void run_held(std::uint32_t index, std::uint64_t limit);
@@ -120,6 +123,7 @@ class Execution {
   std::vector<Early> early_;                    // applied, but behind a gap
   std::vector<std::uint32_t> blocked_, work_;
   std::vector<std::byte> scratch_;
+  bool oldest_ = false;
   std::uint32_t unfinished_ = 0;
   std::uint64_t moved_ = 0;
 };

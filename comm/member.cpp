@@ -70,10 +70,15 @@ bool Member::is_stale(const SegmentHeader& header, int peer) const {
 }
 
 void Member::forget(Operation& operation) {
-  if (operation.call.collective == Collective::recv || operation.call.collective == Collective::send) {
-    for (Pair& pair : pairs_)
-      std::erase_if(pair.receiving, [&](const auto& o) { return o.get() == &operation; });
-    return;
+  for (Pair& pair : pairs_) {
+    if (operation.call.collective != Collective::send) break;
+    std::erase_if(pair.receiving, [&](const auto& o) { return o.get() == &operation; });
+    if (pair.sending.empty() || pair.sending.front().get() != &operation) {
+      std::erase_if(pair.sending, [&](const auto& o) { return o.get() == &operation; });
+      continue;
+    }
+    pair.sending.pop_front();
+    if (!pair.sending.empty() && pair.sending.front()->execution) pair.sending.front()->execution->set_oldest();
   }
   const std::uint32_t at = operation.sequence - first_sequence_;
   if (at >= window_.size() || window_[at].get() != &operation) return;
@@ -82,6 +87,7 @@ void Member::forget(Operation& operation) {
     window_.pop_front();
     ++first_sequence_;
   }
+  if (!window_.empty() && window_.front()->execution) window_.front()->execution->set_oldest();
 }
 
 std::shared_ptr<Operation> Member::make_operation(const Call& call) {
@@ -143,9 +149,30 @@ Result<std::shared_ptr<const Program>> Member::plan(const Prepared& call) {
   return Status(Code::unsupported, fmt::format("{}: no algorithm that is allowed takes blocks with gaps between them", name_of(call.call.collective)));
 }
 
-Result<Choice> Member::choose(const Prepared& call) {
+// A call as it would be, without buffers.
+Result<Prepared> Member::imagine(Collective what, std::uint64_t count, DataType type, ReduceOp op) const {
+  static std::byte somewhere[2];
+  void *in = &somewhere[0], *out = &somewhere[0];
+  const Rank self{rank_, rank_count()};
+  switch (what) {
+    case Collective::all_reduce: return prepare(AllReduce{in, out, count, type, op}, self);
+    case Collective::reduce: return prepare(Reduce{in, out, count, type, op}, self);
+    case Collective::broadcast: return prepare(Broadcast{in, out, count, type}, self);
+    case Collective::all_to_all: return prepare(AllToAll{in, out, count, type}, self);
+    case Collective::reduce_scatter: return prepare(ReduceScatter{in, static_cast<std::byte*>(in) + count * size_of(type) * std::size_t(rank_), count, type, op}, self);
+    case Collective::scatter: return prepare(Scatter{in, static_cast<std::byte*>(in) + count * size_of(type) * std::size_t(rank_), count, type}, self);
+    case Collective::all_gather: return prepare(AllGather{static_cast<std::byte*>(out) + count * size_of(type) * std::size_t(rank_), out, count, type}, self);
+    case Collective::gather: return prepare(Gather{static_cast<std::byte*>(out) + count * size_of(type) * std::size_t(rank_), out, count, type}, self);
+    default: return Status(Code::invalid_argument, fmt::format("{} has no choice of algorithms", name_of(what)));
+  }
+}
+
+Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType type, ReduceOp op) {
   auto held = engine_->lock();
-  auto compiled = plan(call);
+  if (int(type) >= kDataTypeCount) return Status(Code::invalid_argument, fmt::format("type is {}, wanted a DataType", int(type)));
+  auto call = imagine(what, count, type, op);
+  if (!call) return call.status();
+  auto compiled = plan(*call);
   if (!compiled) return compiled.status();
   Choice choice{(*compiled)->algorithm, ""};
   std::vector<std::string> names;
@@ -162,40 +189,34 @@ Result<Choice> Member::choose(const Prepared& call) {
 
 // --- starting ---
 
-// Brings premul_sum and the wide accumulation of narrow floats down to a plain sum or average in place on a staged copy.
-void Member::stage(Operation& operation, Prepared& call, const Program& program) const {
+// Whether partial sums must travel in f32: where rounding them would change the canonical result, or could overflow.
+bool Member::needs_wide(const Binding& b, const Program& program) const {
+  if (!is_narrow_float(b.type) || !reduces(program.request.collective) || !program.sends_partials) return false;
+  const bool adds = b.op == ReduceOp::avg || b.op == ReduceOp::sum || b.op == ReduceOp::premul_sum;
+  return engine_->settings().order == "canonical" || (adds && b.type != DataType::bf16);
+}
+
+// Brings premul_sum and wide accumulation down to a plain sum of a staged copy of the input. The result is converted at the end.
+void Member::stage(Operation& operation, Prepared& call, bool wide) const {
   Binding& b = call.binding;
-  const DataType type = b.type;
-  const bool scaled = b.op == ReduceOp::premul_sum && reduces(call.call.collective);
-  // Partial sums travel in f32 where rounding them would change the canonical result, or could overflow.
-  const bool canonical = engine_->settings().order == "canonical";
-  const bool narrow_range = type != DataType::bf16 && (b.op == ReduceOp::avg || b.op == ReduceOp::sum || b.op == ReduceOp::premul_sum);
-  const bool wide = is_narrow_float(type) && reduces(call.call.collective) && program.sends_partials && (canonical || narrow_range);
-  if (b.op == ReduceOp::premul_sum) b.op = ReduceOp::sum;
-  if (b.op == ReduceOp::avg) {
-    b.divide_by = std::uint32_t(rank_count());
-    b.op = ReduceOp::sum;
-  }
-  if (!scaled && !wide) return;
-  const std::uint64_t blocks = call.call.collective == Collective::reduce_scatter ? std::uint64_t(rank_count()) : 1;
+  const bool scatters = call.call.collective == Collective::reduce_scatter;
+  const bool scaled = call.call.op == ReduceOp::premul_sum;
+  const std::uint64_t produced = scatters ? b.in.count(std::uint64_t(rank_)) : b.vector;
   std::uint64_t elements = b.vector;
-  if (call.call.collective == Collective::reduce_scatter) {
-    elements = 0;
-    for (std::uint64_t i = 0; i < blocks; ++i) elements = std::max(elements, b.in.offset(i) + b.in.count(i));
-  }
-  const DataType work = wide ? DataType::f32 : type;
-  operation.staging.resize(elements * size_of(work) + (wide ? b.in.count(std::uint64_t(rank_)) + b.vector : 0) * size_of(work));
+  for (int i = 0; scatters && i < rank_count(); ++i)
+    elements = std::max(elements, b.in.offset(std::uint64_t(i)) + b.in.count(std::uint64_t(i)));
+  const DataType type = b.type, work = wide ? DataType::f32 : type;
+  operation.staging.resize((elements + (wide ? produced : 0)) * size_of(work));
   std::byte* copy = operation.staging.data();
   if (wide) kernels::cast(work, copy, type, b.input, elements);
   if (scaled) kernels::scale(work, copy, wide ? copy : b.input, elements, call.factor);
   b.input = copy;
-  b.type = work;
   if (!wide) return;
   std::byte* result = copy + elements * size_of(work);
   std::byte* output = b.output;
-  const std::uint64_t produced = call.call.collective == Collective::reduce_scatter ? b.in.count(std::uint64_t(rank_)) : b.vector;
-  const bool writes = call.call.collective != Collective::reduce || rank_ == call.call.root;
+  b.type = work;
   b.output = result;
+  const bool writes = call.call.collective != Collective::reduce || rank_ == call.call.root;
   if (writes) operation.after = [=] { kernels::cast(type, output, work, result, produced); };
 }
 
@@ -220,23 +241,40 @@ Work Member::start(Prepared call) {
   auto held = engine_->lock();
   if (destroyed_) return Work(Status(Code::invalid_state, "the communicator was destroyed"));
   if (!broken_.ok()) return Work(broken_);
-  const bool scaled = call.binding.op == ReduceOp::premul_sum && reduces(call.call.collective);
-  if (scaled || is_narrow_float(call.binding.type)) call.in_place = call.in_place && !reduces(call.call.collective);
   auto compiled = plan(call);
   if (!compiled) return Work(compiled.status());
   auto operation = make_operation(call.call);
+  if (call.barrier) operation->call.collective = Collective::barrier;
   operation->sequence = next_sequence_++;
   if (window_.empty()) first_sequence_ = operation->sequence;
   window_.push_back(operation);
-  stage(*operation, call, **compiled);
+  const bool wide = needs_wide(call.binding, **compiled);
+  if (wide || (call.call.op == ReduceOp::premul_sum && reduces(call.call.collective))) {
+    algorithms::Request request = (*compiled)->request;
+    request.in_place = false;
+    compiled = program((*compiled)->algorithm, request);
+    stage(*operation, call, wide);
+  }
+  if (call.call.op == ReduceOp::avg) call.binding.divide_by = std::uint32_t(rank_count());
+  if (reduces(call.call.collective) && call.call.op != ReduceOp::prod && call.call.op != ReduceOp::min && call.call.op != ReduceOp::max)
+    call.binding.op = ReduceOp::sum;
   call.binding.header.key = {id_, operation->sequence, 0};
-  call.binding.header.call = pack(call.call);
+  call.binding.header.call = pack(operation->call);
   call.binding.header.plan = (*compiled)->hash;
   call.binding.segment_limit = engine_->settings().segment;
   call.binding.token = operation->token;
   operation->execution = engine_->take_execution();
   operation->execution->bind(*compiled, call.binding);
+  if (window_.front() == operation) operation->execution->set_oldest();
   return submit(operation, held);
+}
+
+// An all_reduce of one byte: nobody leaves before all have come.
+Work Member::barrier() {
+  auto prepared = prepare(AllReduce{&barrier_byte_, &barrier_byte_, 1, DataType::u8, ReduceOp::max}, {rank_, rank_count()});
+  if (!prepared) return Work(prepared.status());
+  prepared->barrier = true;
+  return start(std::move(*prepared));
 }
 
 Work Member::start_pair(Collective what, Prepared call, int peer) {
@@ -260,6 +298,8 @@ Work Member::start_pair(Collective what, Prepared call, int peer) {
   call.binding.token = operation->token;
   operation->execution = engine_->take_execution();
   operation->execution->bind(pair_program(what, peer), call.binding);
+  if (what == Collective::send) pair.sending.push_back(operation);
+  if (what == Collective::send && pair.sending.front() == operation) operation->execution->set_oldest();
   return submit(operation, held);
 }
 

@@ -36,7 +36,8 @@ class Member : public std::enable_shared_from_this<Member> {
   void begin_group();
   Work end_group();
   Result<Communicator> split(int color, int key);
-  Result<Choice> choose(const Prepared& call);
+  Work barrier();
+  Result<Choice> choose(Collective what, std::uint64_t count, DataType type, ReduceOp op);
   void abort(const std::string& reason);
   void destroy(std::chrono::milliseconds limit);
   static Communicator handle(std::shared_ptr<Member> member) { return Communicator(std::move(member)); }
@@ -64,13 +65,16 @@ class Member : public std::enable_shared_from_this<Member> {
   std::shared_ptr<const Program> program(const std::string& algorithm, const algorithms::Request& request);
   std::shared_ptr<const Program> pair_program(Collective what, int peer);
   Result<std::shared_ptr<const Program>> plan(const Prepared& call);
-  void stage(Operation& operation, Prepared& call, const Program& program) const;
+  Result<Prepared> imagine(Collective what, std::uint64_t count, DataType type, ReduceOp op) const;
+  bool needs_wide(const Binding& binding, const Program& program) const;
+  void stage(Operation& operation, Prepared& call, bool wide) const;
   void begin(const std::shared_ptr<Operation>& operation);
   Work submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held);
   void to_self(const std::shared_ptr<Operation>& operation, Prepared call);
 
   std::shared_ptr<Engine> engine_;
   std::uint32_t id_;
+  std::byte barrier_byte_{};        // what a barrier reduces
   std::vector<int> world_ranks_;
   std::vector<int> rank_of_world_;
   int rank_;
@@ -91,7 +95,7 @@ class Member : public std::enable_shared_from_this<Member> {
   std::uint32_t first_sequence_ = 0;
   struct Pair {
     std::uint32_t sends = 0, receives = 0;          // numbers of the next ones
-    std::deque<std::shared_ptr<Operation>> receiving;
+    std::deque<std::shared_ptr<Operation>> receiving, sending;
     std::deque<std::pair<std::shared_ptr<Operation>, Prepared>> to_self;   // sends to oneself without a receive yet
   };
   std::vector<Pair> pairs_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/check.h"
 
@@ -81,6 +82,7 @@ void find_dependencies(Program& program, const Places& place) {
 void number_messages(Program& program) {
   const std::size_t ranks = std::size_t(program.request.rank_count);
   std::vector<std::uint32_t> sent(ranks, 0);
+  std::vector<std::int32_t> last(ranks, -1);
   program.arrivals.resize(ranks);
   for (std::uint32_t i = 0; i < program.steps.size(); ++i) {
     ProgramStep& s = program.steps[i];
@@ -95,6 +97,7 @@ void number_messages(Program& program) {
         program.arrivals[peer].push_back({i, k});
       } else {
         s.message.push_back(sent[peer]++);
+        s.previous.push_back(std::exchange(last[peer], std::int32_t(i)));
       }
     }
   }
@@ -139,7 +142,7 @@ Program compile(const algorithms::Request& request, int rank, std::string algori
   program.blocks = schedule.blocks;
   program.slices = schedule.slices;
   program.scratch = std::move(schedule.scratch);
-  for (Step& step : schedule.steps) program.steps.push_back({std::move(step), {}, {}, {}});
+  for (Step& step : schedule.steps) program.steps.push_back({std::move(step), {}, {}, {}, {}});
   const Places place(request, rank, program.slices);
   find_dependencies(program, place);
   number_messages(program);

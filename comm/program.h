@@ -18,6 +18,7 @@ struct ProgramStep {
   std::vector<Dependency> after;           // earlier steps that this one waits for
   std::vector<Dependency> before;          // later steps that wait for this one
   std::vector<std::uint32_t> message;      // for each peer: the number of the message on its lane
+  std::vector<std::int32_t> previous;      // send, for each peer: the step that sends the message before on this lane, or -1
 };
 
 // The receive that the k-th message from a peer belongs to.

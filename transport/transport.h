@@ -28,6 +28,9 @@ struct SegmentHeader {
   std::uint64_t message_bytes = 0;
   std::uint64_t call = 0;           // the packed call (collective, type, op, root, count): both sides' must agree
   std::uint32_t plan = 0;           // hash of the sender's plan; low 16 bits travel
+  // Does not travel. The earliest unfinished message of its lane in the oldest operation of its communicator: the one that
+  // must always find room in the end, or ranks could wait for each other with all room taken by later ones.
+  bool first = false;
 };
 
 // Keeps arrived bytes readable until released. Empty (holder null): bytes are valid during the call only (small segments:

@@ -21,7 +21,10 @@ struct SlotClass {
 };
 // Small ones for latency, large ones for bandwidth: two large slots in flight fit a second-level cache. Untouched slots cost nothing.
 inline constexpr std::array<SlotClass, 2> kSlotClasses{{{4096, 16}, {65536, 32}}};
-inline constexpr std::uint32_t kSlots = kSlotClasses[0].count + kSlotClasses[1].count;
+inline constexpr std::uint32_t kShared = kSlotClasses[0].count + kSlotClasses[1].count;
+// One large slot for each (peer, communicator), made when the shared ones are taken: room for SegmentHeader::first.
+inline constexpr std::uint32_t kReserve = 448;
+inline constexpr std::uint32_t kSlots = kShared + kReserve;
 
 // Bits of Outbox::sleeping: what the owner wants to be woken for.
 inline constexpr std::uint32_t kWantsData = 1, kWantsRoom = 2;

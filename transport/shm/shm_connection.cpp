@@ -61,7 +61,9 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
   if (header.bytes <= kInlineBytes) {
     std::memcpy(cell->payload.data(), data, header.bytes);
   } else {
-    slot = transport_.take_slot(header.bytes);
+    slot = transport_.take_slot(header.bytes, this);
+    if (slot == kNoSlot && header.first)
+      slot = transport_.take_reserve(std::uint64_t(peer_) << 32 | header.key.communicator);
     if (slot == kNoSlot) return Sent::again;
     std::memcpy(transport_.outbox_memory_.data() + slot_offset(slot), data, header.bytes);
     transport_.outbox().slots[slot].readers.store(1, std::memory_order_relaxed);

@@ -33,6 +33,7 @@ class ShmConnection final : public Connection {
   Lane* in_;
   int doorbell_ = -1;
   std::uint32_t sent_ = 0, room_until_ = kCells, received_ = 0;
+  std::uint32_t slots_ = 0;      // large ones in use for this peer alone
   std::uint32_t news_ = 0;       // kWantsData, kWantsRoom: what the peer may wait for and has not been rung about
   bool lost_ = false;
 };

@@ -124,14 +124,22 @@ std::size_t ShmTransport::segment_bytes(std::uint64_t message_bytes) const {
   return std::clamp<std::uint64_t>(eighth, std::min<std::uint64_t>(16384, largest), largest);
 }
 
-std::uint32_t ShmTransport::take_slot(std::uint32_t bytes) {
-  const std::size_t first = bytes <= kSlotClasses[0].bytes ? 0 : 1;
+// Large slots that one peer (or all multicasts together) may hold, so that no lane starves the others.
+std::uint32_t ShmTransport::fair_share(const ShmConnection* user) const {
+  const std::uint32_t all = kSlotClasses[1].count, lanes = std::uint32_t(std::max<std::size_t>(1, connections_.size()));
+  if (lanes == 1) return all;
+  return user ? std::max(1u, all / 2 / lanes) : all / 2;
+}
+
+std::uint32_t ShmTransport::take_slot(std::uint32_t bytes, ShmConnection* user) {
+  std::uint32_t& held = user ? user->slots_ : staged_;
   for (int attempt = 0; attempt < 2; ++attempt) {
-    for (std::size_t c = first; c < kSlotClasses.size(); ++c) {
-      if (free_[c].empty()) continue;
+    for (std::size_t c = bytes <= kSlotClasses[0].bytes ? 0 : 1; c < kSlotClasses.size(); ++c) {
+      if (free_[c].empty() || (c == 1 && held >= fair_share(user))) continue;
       const std::uint32_t slot = free_[c].back();   // the last one freed is the one in cache
       free_[c].pop_back();
-      busy_.push_back(slot);
+      busy_.push_back({slot, user});
+      held += c;
       return slot;
     }
     if (!reclaim()) break;
@@ -143,17 +151,31 @@ std::uint32_t ShmTransport::take_slot(std::uint32_t bytes) {
 // Collects the slots that all readers have left.
 bool ShmTransport::reclaim() {
   const std::size_t before = busy_.size();
-  std::erase_if(busy_, [this](std::uint32_t slot) {
-    if (outbox().slots[slot].readers.load(std::memory_order_acquire) != 0) return false;
-    free_[slot < kSlotClasses[0].count ? 0 : 1].push_back(slot);
+  std::erase_if(busy_, [this](const Busy& b) {
+    if (outbox().slots[b.slot].readers.load(std::memory_order_acquire) != 0) return false;
+    const std::size_t c = b.slot < kSlotClasses[0].count ? 0 : 1;
+    free_[c].push_back(b.slot);
+    (b.user ? b.user->slots_ : staged_) -= std::uint32_t(c);
     return true;
   });
   return busy_.size() != before;
 }
 
+// The slot set aside for a pair and communicator, when its reader has left it.
+std::uint32_t ShmTransport::take_reserve(std::uint64_t peer_and_communicator) {
+  auto at = reserve_.find(peer_and_communicator);
+  if (at == reserve_.end()) {
+    if (reserve_.size() == kReserve) return kNoSlot;
+    at = reserve_.emplace(peer_and_communicator, kShared + std::uint32_t(reserve_.size())).first;
+  }
+  if (outbox().slots[at->second].readers.load(std::memory_order_acquire) == 0) return at->second;
+  reserve_waits_.push_back(at->second);
+  return kNoSlot;
+}
+
 std::uint64_t ShmTransport::stage(const std::byte* data, std::uint32_t bytes, int readers) {
   if (bytes <= kInlineBytes) return kNoStage;
-  const std::uint32_t slot = take_slot(bytes);
+  const std::uint32_t slot = take_slot(bytes, nullptr);
   if (slot == kNoSlot) return 0;
   std::memcpy(outbox_memory_.data() + slot_offset(slot), data, bytes);
   outbox().slots[slot].readers.store(std::uint32_t(readers), std::memory_order_relaxed);
@@ -187,6 +209,7 @@ void ShmTransport::settle() {
 bool ShmTransport::poll() {
   if (unsettled_) settle();
   starved_ = false;
+  reserve_waits_.clear();
   bool any = false;
   for (std::size_t i = 0; i < connections_.size(); ++i)
     if (!connections_[i]->lost_) any |= connections_[i]->receive();
@@ -204,7 +227,10 @@ bool ShmTransport::prepare_sleep() {
     something |= starved_ && c->sent_ == c->room_until_ &&
                  c->out_->consumed.load(std::memory_order_seq_cst) + kCells != c->room_until_;
   }
-  if (starved_) something |= reclaim();
+  if (starved_) {
+    something |= reclaim();
+    for (const std::uint32_t slot : reserve_waits_) something |= outbox().slots[slot].readers.load(std::memory_order_seq_cst) == 0;
+  }
   if (something) outbox().sleeping.store(0, std::memory_order_relaxed);
   return !something;
 }

@@ -4,6 +4,7 @@
 // have been joined by a Unix socket, which also tells when the peer's process ends.
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "core/net.h"
@@ -45,7 +46,9 @@ class ShmTransport final : public Transport, private LeaseHolder {
   Status ensure_outbox();
   Outbox& outbox() { return *reinterpret_cast<Outbox*>(outbox_memory_.data()); }
   void set_up(Setup& setup);
-  std::uint32_t take_slot(std::uint32_t bytes);
+  std::uint32_t take_slot(std::uint32_t bytes, ShmConnection* user);
+  std::uint32_t take_reserve(std::uint64_t peer_and_communicator);
+  std::uint32_t fair_share(const ShmConnection* user) const;
   bool reclaim();
   void settle();
   void lost(ShmConnection& connection, const Status& why);
@@ -58,7 +61,14 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::vector<std::unique_ptr<ShmConnection>> connections_;
   std::vector<std::unique_ptr<Setup>> setups_;
   std::vector<std::uint32_t> free_[kSlotClasses.size()];
-  std::vector<std::uint32_t> busy_;
+  struct Busy {
+    std::uint32_t slot;
+    ShmConnection* user;                           // null: staged for several
+  };
+  std::vector<Busy> busy_;
+  std::uint32_t staged_ = 0;                       // large slots that hold multicasts
+  std::unordered_map<std::uint64_t, std::uint32_t> reserve_;
+  std::vector<std::uint32_t> reserve_waits_;       // found taken since the last poll
   bool unsettled_ = false;       // something was published or freed since the last settle()
   bool starved_ = false;         // a send found no room since the last poll
 };

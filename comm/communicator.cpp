@@ -1,0 +1,108 @@
+// The public Communicator: checks arguments, then hands over to its Member.
+#include <tutti/communicator.h>
+
+#include <utility>
+
+#include "comm/join.h"
+#include "comm/member.h"
+
+namespace tutti {
+namespace {
+
+Status empty() { return Status(Code::invalid_state, "the communicator is empty or was destroyed"); }
+
+template <class Call>
+Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
+  if (!member) return Work(empty());
+  auto prepared = comm::prepare(call, {member->rank(), member->rank_count()});
+  if (!prepared) return Work(prepared.status());
+  return member->start(std::move(*prepared));
+}
+
+template <class Call>
+Work run_pair(const std::shared_ptr<comm::Member>& member, Collective what, const Call& call) {
+  if (!member) return Work(empty());
+  auto prepared = comm::prepare(call, {member->rank(), member->rank_count()});
+  if (!prepared) return Work(prepared.status());
+  return member->start_pair(what, std::move(*prepared), call.peer);
+}
+
+}  // namespace
+
+Communicator::Communicator() = default;
+Communicator::Communicator(std::shared_ptr<comm::Member> member) : member_(std::move(member)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  if (this == &other) return *this;
+  destroy();
+  member_ = std::move(other.member_);
+  return *this;
+}
+Communicator::~Communicator() { destroy(); }
+
+Result<Communicator> Communicator::from_environment(const Options& options) {
+  auto member = comm::join_from_environment(options);
+  if (!member) return member.status();
+  return Communicator(std::move(*member));
+}
+
+Result<Communicator> Communicator::create(int rank, int rank_count, const std::string& address, const Options& options) {
+  auto member = comm::join_at(rank, rank_count, address, options);
+  if (!member) return member.status();
+  return Communicator(std::move(*member));
+}
+
+Result<Communicator> Communicator::create(int rank, int rank_count, const UniqueId& id, const Options& options) {
+  auto member = comm::join_by_id(rank, rank_count, id, options);
+  if (!member) return member.status();
+  return Communicator(std::move(*member));
+}
+
+Result<UniqueId> Communicator::make_unique_id() { return comm::make_unique_id(); }
+
+Result<Communicator> Communicator::split(int color, int key) { return member_ ? member_->split(color, key) : Result<Communicator>(empty()); }
+
+int Communicator::rank() const { return member_ ? member_->rank() : -1; }
+int Communicator::rank_count() const { return member_ ? member_->rank_count() : 0; }
+int Communicator::local_rank() const { return member_ ? member_->local_rank() : -1; }
+int Communicator::local_rank_count() const { return member_ ? member_->local_rank_count() : 0; }
+
+Work Communicator::all_reduce(const AllReduce& call) { return run(member_, call); }
+Work Communicator::reduce_scatter(const ReduceScatter& call) { return run(member_, call); }
+Work Communicator::all_gather(const AllGather& call) { return run(member_, call); }
+Work Communicator::broadcast(const Broadcast& call) { return run(member_, call); }
+Work Communicator::reduce(const Reduce& call) { return run(member_, call); }
+Work Communicator::gather(const Gather& call) { return run(member_, call); }
+Work Communicator::scatter(const Scatter& call) { return run(member_, call); }
+Work Communicator::all_to_all(const AllToAll& call) { return run(member_, call); }
+Work Communicator::all_gather_v(const AllGatherV& call) { return run(member_, call); }
+Work Communicator::reduce_scatter_v(const ReduceScatterV& call) { return run(member_, call); }
+Work Communicator::all_to_all_v(const AllToAllV& call) { return run(member_, call); }
+Work Communicator::send(const Send& call) { return run_pair(member_, Collective::send, call); }
+Work Communicator::recv(const Recv& call) { return run_pair(member_, Collective::recv, call); }
+
+Work Communicator::barrier() { return member_ ? member_->barrier() : Work(empty()); }
+
+void Communicator::begin_group() {
+  if (member_) member_->begin_group();
+}
+Work Communicator::end_group() { return member_ ? member_->end_group() : Work(empty()); }
+
+Result<Choice> Communicator::explain(Collective what, std::size_t count, DataType type, ReduceOp op) const {
+  if (!member_) return empty();
+  return member_->choose(what, count, type, op);
+}
+
+std::size_t Communicator::memory_bytes() const { return member_ ? member_->engine()->memory() : 0; }
+
+void Communicator::abort(const std::string& reason) {
+  if (member_) member_->abort(reason);
+}
+
+void Communicator::destroy(std::chrono::milliseconds limit) {
+  if (!member_) return;
+  member_->destroy(limit);
+  member_.reset();
+}
+
+}  // namespace tutti
