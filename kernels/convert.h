@@ -39,7 +39,7 @@ inline constexpr std::uint64_t kNanF64 = 0x7ff8000000000000;
 // would hand one file's instructions to a processor that lacks them.
 #define TUTTI_INLINE __attribute__((always_inline)) inline
 
-// U: std::uint32_t or a vector of it, F: float or the vector of equal length. The high bits of `bits` are zero.
+// NaN for NaN, of any payload. U: std::uint32_t or a vector of it, F: float or the vector of equal length. The high bits of `bits` are zero.
 template <class Format, class F, class U>
 TUTTI_INLINE constexpr F widen(U bits) {
   constexpr std::uint32_t shift = 23 - Format::kMantissa, rebias = 127 - Format::kBias;
@@ -87,7 +87,8 @@ TUTTI_INLINE constexpr U narrow(F value) {
 
 template <class Format>
 TUTTI_INLINE constexpr float to_f32(typename Format::Bits bits) {
-  return widen<Format, float, std::uint32_t>(std::uint32_t(bits));
+  const float value = widen<Format, float, std::uint32_t>(std::uint32_t(bits));
+  return value == value ? value : __builtin_bit_cast(float, kNanF32);
 }
 template <class Format>
 TUTTI_INLINE constexpr typename Format::Bits from_f32(float value) {
