@@ -161,9 +161,24 @@ void Incoming::begin(TcpSocket& socket, const Frame& frame) {
     return;
   }
   if (frame.type == FrameType::data) return begin_data(socket, frame, sequence);
-  window_.mark(sequence);
-  if (++frames_since_ack_ >= kAckFrames) owe();
+  arrived(sequence, frame);
   control(socket, frame);
+}
+
+// Acknowledged now, soon, or with what goes the other way.
+void Incoming::arrived(std::uint64_t sequence, const Frame& frame) {
+  window_.mark(sequence);
+  bytes_since_ack_ += frame.segment.bytes;
+  if (++frames_since_ack_ >= kAckFrames || bytes_since_ack_ >= shared_.options.ack_bytes) owe();
+  // Wanted at once for what is here, and once more when what went another way has caught up.
+  if (frame.flags & kWantAck) {
+    ack_wanted_ = std::max(ack_wanted_, sequence + 1);
+    owe();
+  }
+  if (ack_wanted_ && window_.base() >= ack_wanted_) {
+    ack_wanted_ = 0;
+    owe();
+  }
 }
 
 void Incoming::begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t sequence) {
@@ -222,10 +237,8 @@ void Incoming::complete(TcpSocket& socket) {
     arrival = {};
     return;
   }
-  window_.mark(arrival.sequence);
   const Frame& frame = arrival.frame;
-  bytes_since_ack_ += frame.segment.bytes;
-  if (++frames_since_ack_ >= kAckFrames || bytes_since_ack_ >= shared_.options.ack_bytes || frame.flags & kWantAck) owe();
+  arrived(arrival.sequence, frame);
   if (frame.flags & kEager) eager_received_ += credit_cost(frame.segment.bytes);
   if (frame.flags & kRequested) {
     answer(frame.segment.key);

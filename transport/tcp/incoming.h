@@ -64,6 +64,7 @@ class Incoming {
   void begin(TcpSocket& socket, const Frame& frame);
   void begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t sequence);
   bool place(TcpSocket& socket);
+  void arrived(std::uint64_t sequence, const Frame& frame);
   void complete(TcpSocket& socket);
   bool intact(TcpSocket& socket);
   void deliver(TcpSocket& socket);
@@ -82,6 +83,7 @@ class Incoming {
   std::uint32_t frames_since_ack_ = 0;
   std::size_t bytes_since_ack_ = 0;
   std::uint32_t last_ack_seen_ = 0;
+  std::uint64_t ack_wanted_ = 0;                   // one above the last frame whose sender waits, while frames below it lack
   // Credit units since the beginning, modulo 2^32.
   std::uint32_t eager_received_ = 0, eager_consumed_ = 0, eager_told_;
   std::vector<SegmentHeader> requests_;

@@ -158,12 +158,10 @@ std::size_t Outgoing::write(TcpSocket& socket) {
   gather(socket, batch);
   if (batch.bytes == 0) return 0;
   const IoResult result = socket.stream->write({batch.parts.data(), batch.part_count});
-  if (!result.status.ok()) {
-    socket.write_failure = result.status;
-    connection_.mark_busy();
-  }
+  if (!result.status.ok()) socket.write_failure = result.status;
   const std::size_t moved = result.status.ok() ? result.bytes : 0;
   socket.blocked = moved < batch.bytes;
+  if (socket.blocked) connection_.mark_busy();
   if (moved) {
     ++shared_.counters.writes;
     shared_.counters.bytes_out += moved;
