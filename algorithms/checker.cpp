@@ -23,6 +23,11 @@ class Proof {
     }
   }
 
+  Cost figures() {
+    if (layout() && well_formed() && matched() && ordered()) counted();
+    return verdict_.cost;
+  }
+
   Verdict proof() {
     verdict_.canonical = verdict_.same_bits = true;
     if (layout() && well_formed() && matched() && ordered() && evaluated() && meant()) counted();
@@ -436,5 +441,7 @@ Verdict check(const Request& request, const std::function<Schedule(int rank)>& s
 Verdict check(const Request& request, const Generator& generator) {
   return check(request, [&](int rank) { return generator.generate(request, rank); });
 }
+
+Cost count(const Request& request, std::span<const Schedule> schedules) { return Proof(request, schedules, {}).figures(); }
 
 }  // namespace tutti::algorithms

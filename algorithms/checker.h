@@ -27,4 +27,7 @@ Verdict check(const Request& request, std::span<const Schedule> schedules, const
 Verdict check(const Request& request, const std::function<Schedule(int rank)>& schedule_of);
 Verdict check(const Request& request, const Generator& generator);   // refusal() must be empty
 
+// The figures of schedules, without following values. They must be well formed and free of deadlock.
+Cost count(const Request& request, std::span<const Schedule> schedules);
+
 }  // namespace tutti::algorithms

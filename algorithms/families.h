@@ -29,5 +29,6 @@ const Generator& binomial();               // binomial.cpp
 const Generator& scatter_all_gather();     // binomial.cpp
 const Generator& chain();                  // chain.cpp
 const Generator& pairwise();               // chain.cpp
+const Generator& hierarchical();           // hierarchical.cpp
 
 }  // namespace tutti::algorithms

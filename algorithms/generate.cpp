@@ -16,7 +16,8 @@ bool Family::canonical(const Request& request) const { return !is_reduction(requ
 
 std::span<const Generator* const> generators() {
   static const std::array all{&direct(), &two_shot(), &ring(), &bidirectional_ring(), &recursive_doubling(), &circulant(),
-                              &bruck(), &pat(), &tree(), &binomial(), &scatter_all_gather(), &chain(), &pairwise()};
+                              &bruck(), &pat(), &tree(), &binomial(), &scatter_all_gather(), &chain(), &pairwise(),
+                              &hierarchical()};
   return all;
 }
 
