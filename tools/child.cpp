@@ -81,7 +81,7 @@ void Child::signal(int number, bool group) const {
 }
 
 Result<Child> start(const Command& command) {
-  Pipe in, out, err, failure;
+  Pipe in, out, err, failure;      // all close on exec
   if (!out.open() || !err.open() || !failure.open() || (command.input == Input::control && !in.open())) {
     return Status(Code::out_of_resources, fmt::format("cannot make pipes for {}: {}", command.label, std::strerror(errno)));
   }
@@ -96,20 +96,24 @@ Result<Child> start(const Command& command) {
     _exit(::write(failure.write.get(), &why, sizeof why) == sizeof why ? 127 : 126);
   }
   setpgid(pid, pid);                        // here too: a signal to the group must not come before the group
-  failure.write.close();
-  int why = 0;
-  if (read(failure.read.get(), &why, sizeof why) == sizeof why) {      // end of file: exec has closed it
-    return Status(Code::invalid_argument,
-                  fmt::format("cannot execute {} for {}: {}", command.arguments[0], command.label, std::strerror(why)));
-  }
   Child child;
   child.label = command.label;
   child.pid = pid;
   child.alive = true;
+  child.exec_failure = std::move(failure.read);
   child.out = std::move(out.read);
   child.err = std::move(err.read);
   child.control = std::move(in.write);
   return child;
+}
+
+Status confirm(Child& child, const Command& command) {
+  int why = 0;
+  const bool failed = read(child.exec_failure.get(), &why, sizeof why) == sizeof why;
+  child.exec_failure.close();
+  if (!failed) return {};
+  return Status(Code::invalid_argument,
+                fmt::format("cannot execute {} for {}: {}", command.arguments[0], command.label, std::strerror(why)));
 }
 
 int find_program(const std::string& name, const std::string& search_path, std::string& why) {

@@ -42,14 +42,19 @@ struct Child {
   int wait_status = 0;                     // valid when not alive
   long peak_kilobytes = 0;                 // likewise
   bool stopped_by_us = false;              // we had signalled it to end before it did
+  Descriptor exec_failure;                 // an errno, or its end when exec has succeeded; for confirm()
   Descriptor out, err, control;            // control: written by us; closing it asks the process to end
   // Its own process group has the same number. Sends to the group when `group`, else to the process alone.
   void signal(int number, bool group) const;
 };
 
 // Forks and executes in a process group of its own. The process dies with the calling thread (PR_SET_PDEATHSIG). Call from a
-// process with one thread. out_of_resources (fork, pipe), invalid_argument (exec; names program and errno).
+// process with one thread. out_of_resources (fork, pipe).
 Result<Child> start(const Command& command);
+
+// Waits until the program has begun: once for each child, after all have been forked, so that they begin side by side.
+// invalid_argument (exec failed; names program and errno).
+Status confirm(Child& child, const Command& command);
 
 // Of execvp: 127 when nothing was found, 126 when it cannot be executed, 0 when it can; `why` then says so with a hint.
 int find_program(const std::string& name, const std::string& search_path, std::string& why);

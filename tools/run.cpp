@@ -161,6 +161,8 @@ std::vector<std::string> split(const std::string& list) {
 
 int run(const RunFlags& flags) {
   if (const Status status = check_flags(flags); !status) return refuse(status);
+  // Once here rather than from every rank; this also sets the log's level.
+  if (const auto settings = read_settings(); !settings.ok()) return refuse(settings.status());
   const int cores = usable_cores();
   auto job = job_from(flags, cores);
   if (!job.ok()) return refuse(job.status());

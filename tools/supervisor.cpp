@@ -40,6 +40,7 @@ class Supervisor {
  private:
   struct Source { std::size_t child; bool is_error; };      // what a pollfd behind the fixed ones belongs to
 
+  Status fork_all(std::span<const Command> commands);
   void step();
   void reap();
   void note_end(std::size_t index, int wait_status, long peak_kilobytes);
@@ -89,15 +90,20 @@ Status Supervisor::open() {
 }
 
 Status Supervisor::start_all(std::span<const Command> commands) {
+  Status status = fork_all(commands);
+  for (std::size_t i = 0; i < outcome_.children.size() && status; ++i) status = confirm(outcome_.children[i], commands[i]);
+  if (status) return status;
+  options_.kill_after = std::chrono::milliseconds(0);
+  stop();
+  run();
+  return status;
+}
+
+Status Supervisor::fork_all(std::span<const Command> commands) {
   outcome_.last_lines.resize(commands.size());
   for (std::size_t i = 0; i < commands.size(); ++i) {
     auto child = start(commands[i]);
-    if (!child.ok()) {
-      options_.kill_after = std::chrono::milliseconds(0);
-      stop();
-      run();
-      return child.status();
-    }
+    if (!child.ok()) return child.status();
     for (const int fd : {child->out.get(), child->err.get()}) fcntl(fd, F_SETFL, O_NONBLOCK);
     outcome_.children.push_back(std::move(child).value());
     out_.emplace_back(STDOUT_FILENO, commands[i].prefix, outcome_.last_lines[i]);
