@@ -1,6 +1,7 @@
 // Addresses, listening, connecting, and which hosts reach which.
 #include <gtest/gtest.h>
 
+#include "tests/sim/seeds.h"
 #include "tests/sim/talker.h"
 
 namespace tutti::sim {
@@ -175,7 +176,7 @@ TEST(SimHosts, ConnectsBehindABlackHoleGoThroughWhenItHealsInTime) {
 }
 
 TEST(SimHosts, PartitionsSeparateTheirSidesAndHealWithoutLoss) {
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (const std::uint64_t seed : seeds(30)) {
     Pair pair(seed, {}, 300'000, 300'000);
     pair.poll();
     const int third = pair.world.add_host();
@@ -192,7 +193,7 @@ TEST(SimHosts, PartitionsSeparateTheirSidesAndHealWithoutLoss) {
     pair.at_server.reset();
     EXPECT_TRUE(pair.world.run_until([&] { return pair.at_client->over(); }, minutes{1})) << "the server has hung up";
   }
-  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+  for (const std::uint64_t seed : seeds(30)) {
     Pair pair(seed, rough_options(seed), 20'000, 20'000);
     pair.poll();
     for (int i = 1; i < 20; i += 2) {

@@ -1,7 +1,8 @@
-// The real TcpTransport between two simulated processes, in rough worlds, with a socket that is cut off in mid-frame: every
-// message arrives once and whole. The ends are those of the conformance tests, which count and compare.
+// The real TcpTransport between two simulated processes, in rough worlds, with a socket that is cut off in mid-frame:
+// every message arrives once and whole. The ends are those of the conformance tests, which count and compare.
 #include <gtest/gtest.h>
 
+#include "tests/sim/seeds.h"
 #include "tests/transport/conformance.h"
 #include "transport/sim/sim_world.h"
 #include "transport/tcp/tcp_transport.h"
@@ -40,7 +41,8 @@ class SimPair final : public transport::conformance::Pair {
     return world.run_until([this] { return connections_[0] && connections_[1]; }, minutes{1});
   }
   bool finish() {
-    return world.run_until([this] { return a.all_sent() && b.all_sent() && a.all_received() && b.all_received(); }, minutes{10});
+    const auto sent = [this] { return a.all_sent() && b.all_sent(); };
+    return world.run_until([&] { return sent() && a.all_received() && b.all_received(); }, minutes{10});
   }
 
   transport::Transport& transport(int side) override { return *transports_[side]; }
@@ -115,7 +117,7 @@ void talk(SimPair& pair) {
 }
 
 TEST(SimTcp, RoughWorldsLoseNothing) {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (const std::uint64_t seed : seeds(200)) {
     const int sockets = 1 + static_cast<int>(seed % 4);
     SimPair pair(seed, rough_options(seed), sockets, {.sockets = sockets});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();
@@ -128,7 +130,7 @@ TEST(SimTcp, RoughWorldsLoseNothing) {
 
 TEST(SimTcp, ASocketThatIsResetInMidFrameCostsNoMessage) {
   std::uint64_t lost_sockets = 0, resends = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (const std::uint64_t seed : seeds(300)) {
     const int sockets = 2 + static_cast<int>(seed % 3);
     SimPair pair(seed, rough_options(seed), sockets, {.sockets = sockets});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();
@@ -146,12 +148,13 @@ TEST(SimTcp, ASocketThatIsResetInMidFrameCostsNoMessage) {
       resends += pair.counters(side).resends;
     }
   }
+  if (!whole_range()) return;
   EXPECT_GT(lost_sockets, 150U) << "the test must reach what it is about";
   EXPECT_GT(resends, 50U);
 }
 
 TEST(SimTcp, ARailThatIsSilentForAWhileDelaysButLosesNothing) {
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (const std::uint64_t seed : seeds(100)) {
     SimPair pair(seed, rough_options(seed), 2, {.sockets = 2});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();
     pair.world.after(microseconds{50}, [&] { pair.world.blackhole_rail(0, 1, static_cast<int>(seed % 2)); });
@@ -163,7 +166,7 @@ TEST(SimTcp, ARailThatIsSilentForAWhileDelaysButLosesNothing) {
 }
 
 TEST(SimTcp, AKilledPeerIsReportedOnce) {
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+  for (const std::uint64_t seed : seeds(100)) {
     const int sockets = 1 + static_cast<int>(seed % 3);
     SimPair pair(seed, rough_options(seed), sockets, {.sockets = sockets});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();

@@ -26,7 +26,7 @@ struct Address {
   std::string name;      // with its @
 
   bool local() const { return !name.empty(); }
-  bool loopback() const { return ip.rfind("127.", 0) == 0 || ip == "::1" || any(); }   // connecting to "any" is loopback
+  bool loopback() const { return ip.rfind("127.", 0) == 0 || ip == "::1" || any(); }   // "any": when connecting
   bool any() const { return ip == "0.0.0.0" || ip == "::"; }
   std::string text() const;
   static Result<Address> parse(const std::string& text);

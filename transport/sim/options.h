@@ -19,7 +19,7 @@ struct LinkOptions {
   double loss = 0;                             // a segment is lost once and sent again: it comes loss_stall later
   Nanoseconds loss_stall = milliseconds{200};  // the smallest retransmission timeout of Linux
   double reset = 0;                            // a segment arrives in part and then the connection is reset
-  std::size_t window = 256 * 1024;             // bytes written and not yet known to be read; beyond it writes would block
+  std::size_t window = 256 * 1024;             // bytes written and not yet known to be read; then writes block
   std::size_t segment = 64 * 1024;             // longest piece that arrives at once
 };
 
@@ -35,8 +35,8 @@ struct SimOptions {
   Nanoseconds give_up = seconds{924};          // unacknowledged bytes for so long: ETIMEDOUT; Linux, tcp_retries2 = 15
 };
 
-// A world drawn from the seed: each kind of trouble is on in about half of the seeds, with its own strength, so that faults
-// meet in changing sets (swarm testing; Groce et al. 2012). No resets: those are for tests that expect them.
+// A world drawn from the seed: each kind of trouble is on in about half of the seeds, with its own strength, so that
+// faults meet in changing sets (swarm testing; Groce et al. 2012). No resets: those are for tests that expect them.
 SimOptions rough_options(std::uint64_t seed);
 
 struct HostOptions {

@@ -1,12 +1,13 @@
 #pragma once
 // A simulated process: its loop and network on the virtual clock of a SimWorld.
 //
-// The contract that differs from a real loop: virtual time moves in SimWorld::step() only. So run(limit) dispatches what is
-// due for this process and returns at once, whatever the limit, and so does wait(): code that blocks in run() until something has come would
-// spin for ever. Whenever the process has something (a callback to run, but also bytes, room or an end of file at a stream
-// that nobody asked to be told of), the world calls its tick, 0..wake_delay later. A tick is what a thread of the real
-// process does when it wakes: drive the engine until nothing happens any more. It must call run(), directly or not; by default it is
-// run(0). After a tick that leaves a callback undone another one follows.
+// The contract that differs from a real loop: virtual time moves in SimWorld::step() only. So run(limit) dispatches
+// what is due for this process and returns at once, whatever the limit, and so does wait(): code that blocks in run()
+// until something has come would spin for ever. Whenever the process has something (a callback to run, but also bytes,
+// room or an end of file at a stream that nobody asked to be told of), the world calls its tick, 0..wake_delay later. A
+// tick is what a thread of the real process does when it wakes: drive the engine until nothing happens any more. It
+// must call run(), directly or not; by default it is run(0). After a tick that leaves a callback undone another one
+// follows.
 //
 // One thread runs the whole world; wake() and doorbells too may be called from that thread only.
 #include <functional>

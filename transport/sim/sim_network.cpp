@@ -70,7 +70,8 @@ void Attempt::syn_arrives() {
       source.ip = route_.source_ip;
       if (!to_.local()) source.port = fabric_.ephemeral_port(host_);
       const std::string client = to_.local() ? "@" : source.text();      // Unix clients have no name
-      wire_ = std::make_shared<Wire>(fabric_, route_, loop_.lock().get(), client, binding->loop, to_.text(), to_.local());
+      wire_ = std::make_shared<Wire>(fabric_, route_, loop_.lock().get(), client, binding->loop, to_.text(),
+                                     to_.local());
       binding->loop->accepted(binding, std::make_unique<SimStream>(wire_, 1));
     }
   }
@@ -83,7 +84,8 @@ void Attempt::answer_arrives() {
     retry_ *= 2;
     return;
   }
-  end(refused_ ? Status(Code::network, fmt::format("connect to {}: {}", to_.text(), errno_text(ECONNREFUSED))) : Status());
+  if (!refused_) return end({});
+  end(Status(Code::network, fmt::format("connect to {}: {}", to_.text(), errno_text(ECONNREFUSED))));
 }
 
 void Attempt::end(Status status) {

@@ -1,8 +1,9 @@
 #pragma once
 // How a simulated process listens and connects. See core/net.h for the contract.
 //
-// A connect is answered by the target's host, not its process: a paused process still gets connections, a dead one refuses
-// them, and behind a black hole SYNs are sent again after 1, 2, 4... seconds until connect_timeout. Both are Code::network.
+// A connect is answered by the target's host, not its process: a paused process still gets connections, a dead one
+// refuses them, and behind a black hole SYNs are sent again after 1, 2, 4... seconds until connect_timeout. Both are
+// Code::network.
 #include <memory>
 #include <string>
 #include <vector>

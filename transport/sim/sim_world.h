@@ -1,11 +1,12 @@
 #pragma once
-// A whole world of hosts and processes on one virtual clock, made from a seed: the real bootstrap, framing and transports run in it
-// through core/net.h, and what is hard to provoke (delays, short reads, resets in mid-frame, partitions, kills) is a call here.
-// Not a model of performance: no queueing in switches, no congestion control, no cost of computing.
+// A whole world of hosts and processes on one virtual clock, made from a seed: the real bootstrap, framing and
+// transports run in it through core/net.h, and what is hard to provoke (delays, short reads, resets in mid-frame,
+// partitions, kills) is a call here. Not a model of performance: no queueing in switches, no congestion control, no
+// cost of computing.
 //
-// The same seed and the same calls give the same events in the same order, hence the same trace_hash(): print replay_line()
-// when a test fails. Destroy what was made from a loop (streams, acceptors, handles, engines) before the world. Use from one thread. See sim_loop.h
-// for what a process may count on.
+// The same seed and the same calls give the same events in the same order, hence the same trace_hash(): print
+// replay_line() when a test fails. Destroy what was made from a loop (streams, acceptors, handles, engines) before the
+// world. Use from one thread. See sim_loop.h for what a process may count on.
 //
 //   SimWorld world(seed);
 //   SimLoop& server = world.add_process(world.add_host());
@@ -50,8 +51,8 @@ class SimWorld {
 
   // Driving. step() runs the next event; false: nothing will ever happen any more.
   bool step() { return fabric_.events.step(); }
-  // Steps until the predicate holds (asked after each event), nothing is left to happen, or `limit` of virtual time has gone by.
-  // Returns what the predicate says at the end.
+  // Steps until the predicate holds (asked after each event), nothing is left to happen, or `limit` of virtual time has
+  // gone by. Returns what the predicate says at the end.
   bool run_until(const std::function<bool()>& predicate, Nanoseconds limit);
   void run_for(Nanoseconds duration);
   // A step of the script, e.g. a fault.
@@ -69,9 +70,10 @@ class SimWorld {
   void partition(const std::vector<std::vector<int>>& sides);
   void heal();                                     // all black holes
   void heal(int host_a, int host_b);
-  void power_off(int host);                        // its processes are gone without a word, and its links are black holes
+  void power_off(int host);                        // its processes are gone without a word, its links are black holes
 
-  // Processes. A killed one never runs again; its kernel closes its streams (end of file, or reset) and refuses connects.
+  // Processes. A killed one never runs again; its kernel closes its streams (end of file, or reset) and refuses
+  // connects.
   void kill(int process) { this->process(process).kill(); }
   void pause(int process) { this->process(process).pause(); }       // SIGSTOP; its kernel goes on
   void resume(int process) { this->process(process).resume(); }
@@ -82,7 +84,7 @@ class SimWorld {
   // Connections, by number (SimStream::wire). Those that are gone are ignored; `end` as in WireInfo.
   std::vector<WireInfo> wires() const;
   void reset(std::uint64_t wire);                                       // both ends, one latency after the other
-  void reset_after(std::uint64_t wire, int end, std::uint64_t bytes);   // once so many more bytes written by `end` have arrived
+  void reset_after(std::uint64_t wire, int end, std::uint64_t bytes);   // once so many more bytes of `end` have arrived
   void half_close(std::uint64_t wire, int end);                         // as shutdown(SHUT_WR) at `end`
   void stall(std::uint64_t wire, bool stalled);                         // black hole for this connection only
 

@@ -25,7 +25,8 @@ constexpr Nanoseconds kLongestRetry = seconds{2};
 
 Wire::Wire(Fabric& fabric, const Route& route, SimLoop* client, std::string client_address, SimLoop* server,
            std::string server_address, bool passes_descriptors)
-    : EventTarget(fabric.events), fabric_(fabric), number_(fabric.enter(this)), passes_descriptors_(passes_descriptors) {
+    : EventTarget(fabric.events), fabric_(fabric), number_(fabric.enter(this)),
+      passes_descriptors_(passes_descriptors) {
   ends_[0].loop = client;
   ends_[0].address = std::move(client_address);
   ends_[1].loop = server;

@@ -1,9 +1,11 @@
 #pragma once
-// One connection: two directions of bytes between two ends, in order and unharmed, but late, in pieces, and perhaps cut off.
-// It acts as the kernels of both hosts and the network between them do; an end's process only sees what its stream returns.
+// One connection: two directions of bytes between two ends, in order and unharmed, but late, in pieces, and perhaps cut
+// off. It acts as the kernels of both hosts and the network between them do; an end's process only sees what its stream
+// returns.
 //
-// As with TCP: an end that closes sends what it wrote and then an end of file; if it had unread bytes, or bytes arrive at it
-// later, it answers with a reset. A reset drops what is on its way, and by chance what had arrived but was not read.
+// As with TCP: an end that closes sends what it wrote and then an end of file; if it had unread bytes, or bytes arrive
+// at it later, it answers with a reset. A reset drops what is on its way, and by chance what had arrived but was not
+// read.
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -48,7 +50,7 @@ class Wire : public EventTarget, public std::enable_shared_from_this<Wire> {
 
   // What faults do.
   void break_off(int end);                 // a reset travels from this end, which itself fails at once
-  void break_after(int end, std::uint64_t bytes);   // as soon as so many more bytes from `end` have arrived: break_off there
+  void break_after(int end, std::uint64_t bytes);   // when so many more from `end` have arrived: break_off there
   void half_close(int end);                // end of file behind what was written; reading goes on
   void set_stalled(bool stalled);          // as if its path was a black hole; other wires of the link are not
   void heal();                             // its links may be up again
@@ -65,7 +67,7 @@ class Wire : public EventTarget, public std::enable_shared_from_this<Wire> {
   std::string describe(std::uint32_t what) const override;
 
  private:
-  enum What : std::uint32_t { kArrive = 0, kAck = 2, kNudge = 4, kGiveUp = 6 };   // plus the end from which the bytes come
+  enum What : std::uint32_t { kArrive = 0, kAck = 2, kNudge = 4, kGiveUp = 6 };   // plus the writing end
 
   struct Segment {
     enum class Kind { data, end_of_file, reset } kind = Kind::data;
