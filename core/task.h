@@ -30,6 +30,7 @@ namespace detail {
 
 struct PromiseBase {
   std::coroutine_handle<> awaiting;
+  bool started = false;
   struct Final {
     bool await_ready() noexcept { return false; }
     template <class Promise>
@@ -76,8 +77,12 @@ class [[nodiscard]] Task {
   }
   ~Task() { reset(nullptr); }
 
-  // For the outermost task: runs until it waits for something. Call once.
-  void start() { handle_.resume(); }
+  // For the outermost task, and for one that runs beside its owner and is awaited later: runs until it waits for something.
+  // Call once.
+  void start() {
+    handle_.promise().started = true;
+    handle_.resume();
+  }
   bool done() const { return handle_ && handle_.done(); }
   explicit operator bool() const { return bool(handle_); }
   // Of a task that is done; once.
@@ -89,9 +94,10 @@ class [[nodiscard]] Task {
   auto operator co_await() const noexcept {
     struct Awaiter {
       Handle child;
-      bool await_ready() const noexcept { return false; }
+      bool await_ready() const noexcept { return child.done(); }
       std::coroutine_handle<> await_suspend(std::coroutine_handle<> parent) noexcept {
         child.promise().awaiting = parent;
+        if (std::exchange(child.promise().started, true)) return std::noop_coroutine();
         return child;
       }
       T await_resume() { return child.promise().take(); }

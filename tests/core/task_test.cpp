@@ -186,6 +186,27 @@ TEST_F(Tasks, channels_keep_the_order) {
   EXPECT_THAT(got, ElementsAre(1, 2, 3));
 }
 
+TEST_F(Tasks, started_ones_run_beside_their_owner_and_can_be_awaited_before_or_after_their_end) {
+  Event go(loop());
+  auto wait = [&]() -> Task<int> {
+    Event::Waiter set = go.wait(kNever);
+    co_await set;
+    co_return 1;
+  };
+  auto body = [&]() -> Task<int> {
+    auto waiting = wait(), ended = number(41);
+    waiting.start();
+    ended.start();
+    go.set();
+    int first = co_await ended;
+    int second = co_await waiting;
+    co_return first + second;
+  };
+  auto task = body();
+  task.start();
+  EXPECT_EQ(run_until_done(loop(), task), 42);
+}
+
 TEST_F(Tasks, connect_reports_refusals) {
   auto listening = loop().network().listen("127.0.0.1:0", [](StreamPtr) {});
   std::string address = (*listening)->address();
