@@ -18,7 +18,7 @@ namespace {
 class Blocks {
  public:
   Blocks(const Request& request, const Nest& nest, int rank, Schedule& out)
-      : request_(request), nest_(nest), rank_(rank), out_(out) {}
+      : request_(request), nest_(nest), rank_(rank), out_(out), tops_(nest.parts(0, rank)) {}
 
   // From every rank alone to level 0.
   void add_up() {
@@ -43,6 +43,28 @@ class Blocks {
  private:
   bool whole() const { return request_.collective == Collective::all_reduce; }   // the output has room for all blocks
 
+  // Who has a block in the whole group of a level. Where the collective does not say who gets which block in the end, the
+  // outermost groups take turns, and in each the one who has the block already: no hop inside a group.
+  int holder(int level, int block) const {
+    if (level > 0 || !whole()) return nest_.holder(nest_.group(level, rank_), block);
+    return nest_.holder(*tops_[std::size_t(block) % tops_.size()], block);
+  }
+
+  // Pieces in the order of sending: everybody begins behind itself. What goes to one rank stays in order.
+  std::vector<Nest::Run> turned(int level) const {
+    std::vector<Nest::Run> pieces = nest_.pieces(level, rank_);
+    const int groups = int(tops_.size()), mine = int(std::find(tops_.begin(), tops_.end(), &nest_.group(1, rank_)) - tops_.begin());
+    if (level == 0 && whole()) {
+      std::stable_sort(pieces.begin(), pieces.end(), [&](const Nest::Run& a, const Nest::Run& b) {
+        return wrap(a.first - mine, groups) < wrap(b.first - mine, groups);
+      });
+    } else {
+      const auto own = [&](const Nest::Run& run) { return holder(level, run.first) == rank_; };
+      std::rotate(pieces.begin(), std::find_if(pieces.begin(), pieces.end(), own), pieces.end());
+    }
+    return pieces;
+  }
+
   // The innermost level with this same group: groups beside it may be divided further than this rank's.
   int divided_from(int level) const {
     while (level < nest_.last_level() && nest_.group(level, rank_).size() == nest_.group(level + 1, rank_).size()) ++level;
@@ -60,19 +82,16 @@ class Blocks {
 
   // Sums of the parts of this rank's group at `level`, held at level + 1, go to who has the block in the group.
   void add_up_to(int level) {
-    const std::vector<int>& group = nest_.group(level, rank_);
     const std::vector<int>& part = nest_.group(level + 1, rank_);
     const auto parts = nest_.parts(level, rank_);
     if (parts.size() == 1) return;
-    std::vector<Nest::Run> pieces = nest_.pieces(level, rank_);
-    const auto own = std::find_if(pieces.begin(), pieces.end(), [&](const Nest::Run& run) { return nest_.holder(group, run.first) == rank_; });
-    std::rotate(pieces.begin(), own, pieces.end());   // begin behind oneself: everybody with another peer
+    const std::vector<Nest::Run> pieces = turned(level);
     for (const Nest::Run& run : pieces) {
-      const int holder = nest_.holder(group, run.first);
-      if (holder != rank_ && nest_.holder(part, run.first) == rank_) out_.steps.push_back(send(sum_at(level + 1, run), holder));
+      const int to = holder(level, run.first);
+      if (to != rank_ && nest_.holder(part, run.first) == rank_) out_.steps.push_back(send(sum_at(level + 1, run), to));
     }
     for (const Nest::Run& run : pieces) {
-      if (nest_.holder(group, run.first) != rank_) continue;
+      if (holder(level, run.first) != rank_) continue;
       std::vector<int> senders;
       for (const std::vector<int>* from : parts) senders.push_back(nest_.holder(*from, run.first));
       const auto self = std::find(senders.begin(), senders.end(), rank_);
@@ -83,15 +102,13 @@ class Blocks {
   }
 
   void spread_from(int level) {
-    const std::vector<int>& group = nest_.group(level, rank_);
     const std::vector<int>& part = nest_.group(level + 1, rank_);
     const std::vector<Nest::Run> pieces = nest_.pieces(level, rank_);
     for (const Nest::Run& run : pieces) {
-      if (nest_.holder(group, run.first) != rank_) continue;
+      if (holder(level, run.first) != rank_) continue;
       std::vector<int> receivers;
       for (const std::vector<int>* to : nest_.parts(level, rank_)) {
-        const int holder = nest_.holder(*to, run.first);
-        if (holder != rank_) receivers.push_back(holder);
+        if (nest_.holder(*to, run.first) != rank_) receivers.push_back(nest_.holder(*to, run.first));
       }
       std::sort(receivers.begin(), receivers.end());
       std::rotate(receivers.begin(), std::upper_bound(receivers.begin(), receivers.end(), rank_), receivers.end());
@@ -100,9 +117,9 @@ class Blocks {
       if (!receivers.empty()) out_.steps.push_back(send(source, receivers));
     }
     for (const Nest::Run& run : pieces) {
-      const int holder = nest_.holder(group, run.first);
-      if (holder != rank_ && nest_.holder(part, run.first) == rank_) {
-        out_.steps.push_back(recv(output(run.first, run.end - run.first), holder));
+      const int from = holder(level, run.first);
+      if (from != rank_ && nest_.holder(part, run.first) == rank_) {
+        out_.steps.push_back(recv(output(run.first, run.end - run.first), from));
       }
     }
   }
@@ -111,6 +128,7 @@ class Blocks {
   const Nest& nest_;
   int rank_;
   Schedule& out_;
+  std::vector<const std::vector<int>*> tops_;   // the outermost groups
   std::vector<int> base_;   // by level: the first scratch place of its sums
 };
 
