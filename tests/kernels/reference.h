@@ -1,9 +1,11 @@
 #pragma once
 // What the kernels must compute, written from the definitions of the formats: values are long doubles (64 bits of mantissa or
 // more hold every element type exactly), taken apart and put together by ldexp and nearbyint. Shares no code with kernels/.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
