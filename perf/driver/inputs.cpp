@@ -64,8 +64,11 @@ std::uint64_t input_bits(const Recipe& r, int rank, std::uint64_t index) {
     const std::uint64_t bits = any_finite(r, rank, index);
     return r.op == ReduceOp::prod && rank > 0 ? bits | 1 : bits;
   }
-  if (r.check == Check::random)
-    return encode(r.type, std::ldexp(double(of_rank(r, rank, index) >> 11), -52) - 1.0);
+  if (r.check == Check::random) {
+    const std::uint64_t own = of_rank(r, rank, index);
+    const double magnitude = std::ldexp(double(own >> 11), -53);
+    return encode(r.type, own & 1 ? -magnitude : magnitude);
+  }
   return encode(r.type, adds(r) ? exact_summand(r, rank, index) : exact_multiplicand(r, rank, index));
 }
 

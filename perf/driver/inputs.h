@@ -7,7 +7,7 @@
 //         element, whose absolute values add up to at most 2^significand over all ranks (with more ranks than that, so many
 //         take part in an element, others for the next). Products: one full significand and powers of two. min, max and
 //         what is only moved: any finite number (moved: any bits). Integers: any, they wrap; odd for products.
-// random: floats in [-1, 1), rounded to the type; the expected value is the exact one up to `bound`:
+// random: floats in (-1, 1), rounded to the type; the expected value is the exact one up to `bound`:
 //         ((1+u)^k - 1) * (sum of |x|, or |product|) + k*eta, k = ranks + 1, u the unit roundoff, eta the smallest number;
 //         u counts twice for types that are accumulated in f32. Integers, min and max as in exact.
 #include <cstdint>

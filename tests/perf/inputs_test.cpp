@@ -111,7 +111,7 @@ TEST(Inputs, RandomOnesStayWithinTheBoundAndUseIt) {
         const Verdict verdict = checker.compare(reduced_somehow(recipe, 9).data(), kReduced, 0, kCount);
         EXPECT_EQ(verdict.wrong, 0u) << name_of(type) << ' ' << name_of(op) << ' ' << ranks;
         EXPECT_LE(verdict.error_over_bound, 1.0);
-        EXPECT_GT(verdict.error_over_bound, 0.0);
+        EXPECT_GT(verdict.error_over_bound, 0.0) << name_of(type) << " " << name_of(op) << " " << ranks;
       }
 }
 TEST(Inputs, ARandomSumWithoutOneRankIsOutOfBounds) {

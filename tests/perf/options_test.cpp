@@ -105,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(Options, Wrong, testing::Values(
     std::vector<std::string>{"-f", "1"}, std::vector<std::string>{"-i", "0"}, std::vector<std::string>{"-n", "0"},
     std::vector<std::string>{"-n", "2x"}, std::vector<std::string>{"-a", "4"}, std::vector<std::string>{"-z", "4"},
     std::vector<std::string>{"-g", "0"}, std::vector<std::string>{"-t", "0"}, std::vector<std::string>{"-r", "-1"},
-    std::vector<std::string>{"-C", "2"}, std::vector<std::string>{"--min-busbw", "nan"}, std::vector<std::string>{"stray"},
-    std::vector<std::string>{"-N", "0", "--json", "x.json", "-N"}));
+    std::vector<std::string>{"-C", "2"}, std::vector<std::string>{"--min-busbw", "nan"}, std::vector<std::string>{"stray"}));
+TEST(Options, AFileNeedsAnEnd) { EXPECT_THAT(refused({"-N", "0", "--json", "x.json"}), HasSubstr("never ends")); }
 
 }  // namespace
 }  // namespace tutti::perf
