@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
-transport::tcp::TcpOptions tcp_options(const Settings& settings) {
-  transport::tcp::TcpOptions options;
+transport::TcpOptions tcp_options(const Settings& settings) {
+  transport::TcpOptions options;
   options.crc = settings.crc;
   if (settings.segment) options.segment_bytes = settings.segment;
   return options;
@@ -32,13 +32,14 @@ Engine::Engine(EngineSetup setup)
       oversubscribed_(setup.oversubscribed), threaded_(setup.threaded), loop_(std::move(setup.loop)),
       directory_(std::move(setup.directory)), peers_(std::size_t(setup.world_size)) {
   shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment});
-  tcp_ = std::make_unique<transport::tcp::TcpTransport>(*loop_, *this, tcp_options(settings_));
+  tcp_ = std::make_unique<transport::TcpTransport>(*loop_, *this, tcp_options(settings_));
   transports_ = {shm_.get(), tcp_.get()};
   if (!directory_) return;
   directory_->on_incoming([this](int peer, bool unix_stream, std::vector<std::unique_ptr<Stream>> streams) {
     peers_[std::size_t(peer)].state = Peer::connecting;
     streams_ready(peer, unix_stream, false, std::move(streams));
   });
+  directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
   directory_->on_verdict([this](std::uint32_t communicator, const Status& verdict) {
     if (auto it = members_.find(communicator); it != members_.end()) {
       const auto member = it->second;
@@ -266,9 +267,11 @@ void Engine::on_sent(int, std::uint64_t token) {
 
 void Engine::on_lost(int peer, const Status& why) {
   Peer& p = peers_[std::size_t(peer)];
+  if (p.state == Peer::lost) return;
   p.state = Peer::lost;
   p.wire = {};
-  const std::string text = fmt::format("{}: {}", describe(peer), why.text());
+  const std::string who = describe(peer);
+  const std::string text = why.text().starts_with(who) ? why.text() : fmt::format("{}: {}", who, why.text());
   p.lost_why = Status(why.code(), text, peer);
   const auto members = members_;
   for (const auto& [id, member] : members) {
@@ -277,9 +280,7 @@ void Engine::on_lost(int peer, const Status& why) {
     member->wire_up(peer, {});
     // A peer that ends after its last operation is nobody's failure.
     const bool needed = std::any_of(pending_.begin(), pending_.end(), [&](const auto& operation) {
-      if (&operation->member() != member.get() || !operation->execution) return false;
-      const auto& peers = operation->execution->program()->peers;
-      return std::find(peers.begin(), peers.end(), rank) != peers.end();
+      return &operation->member() == member.get() && operation->execution && operation->execution->involves(rank);
     });
     if (needed) fail(*member, Status(why.code(), text, rank), true);
   }

@@ -18,7 +18,7 @@
 #include "transport/transport.h"
 
 namespace tutti::transport::shm { class ShmTransport; }
-namespace tutti::transport::tcp { class TcpTransport; }
+namespace tutti::transport { class TcpTransport; }
 
 namespace tutti::comm {
 
@@ -41,6 +41,9 @@ class Directory {
   virtual void spread(std::uint32_t communicator, const Status& verdict) = 0;
   using OnVerdict = std::function<void(std::uint32_t communicator, const Status& verdict)>;
   virtual void on_verdict(OnVerdict on_verdict) = 0;
+  // A rank whose process has ended, as the control plane sees it.
+  using OnGone = std::function<void(int world_rank, const Status& why)>;
+  virtual void on_gone(OnGone on_gone) = 0;
   // "rank 3 (host2, pid 4711)"
   virtual std::string describe(int world_rank) const = 0;
 };
@@ -89,7 +92,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   Wire wire(int world_rank) const { return peers_[std::size_t(world_rank)].wire; }
   std::string describe(int world_rank) const;
   std::size_t memory_bytes() const;
-  bool busy() const { return !pending_.empty(); }
+  bool has_members() const { return !members_.empty(); }
   bool progress();
   Loop& loop() { return *loop_; }
   // Wakes whoever sleeps, after operations were started from outside a wait.
@@ -131,7 +134,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<Directory> directory_;
   std::unique_ptr<transport::shm::ShmTransport> shm_;
-  std::unique_ptr<transport::tcp::TcpTransport> tcp_;
+  std::unique_ptr<transport::TcpTransport> tcp_;
   std::vector<transport::Transport*> transports_;
   std::vector<Peer> peers_;
   std::unordered_map<std::uint32_t, std::shared_ptr<Member>> members_;

@@ -418,6 +418,14 @@ void Execution::release() {
   blocked_.clear();
 }
 
+bool Execution::involves(int peer) const {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    const auto& peers = program_->steps[i].step.peers;
+    if (!states_[i].finished && std::find(peers.begin(), peers.end(), peer) != peers.end()) return true;
+  }
+  return false;
+}
+
 std::vector<int> Execution::waits_for() const {
   std::vector<int> out;
   for (std::size_t i = 0; i < states_.size(); ++i) {

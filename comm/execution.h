@@ -77,6 +77,8 @@ class Execution {
   const Program* program() const { return program_.get(); }
   // Ranks whose messages (or room) the unfinished steps wait for; for reports.
   std::vector<int> waits_for() const;
+  // Whether an unfinished step exchanges a message with this rank.
+  bool involves(int peer) const;
   std::uint64_t moved_bytes() const { return moved_; }
 
  private:

@@ -433,6 +433,7 @@ void Member::abort(const std::string& reason) {
 }
 
 void Member::destroy(std::chrono::milliseconds limit) {
+  bool last = false;
   {
     auto held = engine_->lock();
     if (destroyed_) return;
@@ -453,10 +454,13 @@ void Member::destroy(std::chrono::milliseconds limit) {
   }
   {
     auto held = engine_->lock();
+    const auto keep = shared_from_this();
     engine_->fail(*this, Status(Code::aborted, "the communicator was destroyed while the operation was pending", rank_), false);
     engine_->remove_member(id_);
+    last = !engine_->has_members();
   }
   engine_->run_callbacks();
+  if (last) engine_->shut_down("the communicator was destroyed while the operation was pending");
 }
 
 }  // namespace tutti::comm

@@ -185,8 +185,14 @@ void Engine::progress_loop() {
       check_deadlines();
     }
     if (callbacks_.empty()) continue;
+    // A callback may drop the last handle on this engine, which then ends here.
+    const std::weak_ptr<Engine> alive = weak_from_this();
+    std::shared_ptr<Engine> self = alive.lock();
+    if (!self) break;
     held.unlock();
     run_callbacks();
+    self.reset();
+    if (alive.expired()) return;
     held = lock();
   }
 }

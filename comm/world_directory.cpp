@@ -1,0 +1,66 @@
+#include "comm/world_directory.h"
+
+namespace tutti::comm {
+
+WorldDirectory::WorldDirectory(Loop& loop, std::unique_ptr<World> world, std::chrono::milliseconds dial_limit)
+    : loop_(loop), world_(std::move(world)), dial_limit_(dial_limit) {}
+
+void WorldDirectory::dial(int world_rank, bool unix_stream, int count, OnStream on_stream) {
+  tasks_.spawn(dial_all(world_rank, unix_stream ? Purpose::shm : Purpose::tcp, std::uint16_t(count), std::move(on_stream)));
+}
+
+Task<void> WorldDirectory::dial_all(int world_rank, Purpose purpose, std::uint16_t count, OnStream on_stream) {
+  const TimePoint deadline = loop_.now() + dial_limit_;
+  const std::uint32_t call = ++calls_;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (std::uint16_t i = 0; i < count; ++i) {
+    auto task = world_->connect_to(world_rank, purpose, i, count, call, deadline);
+    auto stream = co_await task;
+    if (!stream) {
+      on_stream(stream.status());
+      co_return;
+    }
+    streams.push_back(std::move(*stream));
+  }
+  on_stream(std::move(streams));
+}
+
+void WorldDirectory::on_incoming(OnIncoming on_incoming) {
+  on_incoming_ = std::move(on_incoming);
+  world_->set_on_connection([this](const PeerHello& hello, std::unique_ptr<Stream> stream) { arrived(hello, std::move(stream)); });
+}
+
+void WorldDirectory::arrived(const PeerHello& hello, std::unique_ptr<Stream> stream) {
+  if (hello.purpose != Purpose::shm && hello.purpose != Purpose::tcp) return;
+  const auto key = std::tuple(hello.rank, hello.purpose, hello.call);
+  Partial& partial = partial_[key];
+  partial.streams.resize(std::max<std::size_t>(partial.streams.size(), hello.count));
+  if (hello.index >= partial.streams.size() || partial.streams[hello.index]) return;
+  partial.streams[hello.index] = std::move(stream);
+  if (++partial.there < partial.streams.size()) return;
+  auto streams = std::move(partial.streams);
+  partial_.erase(key);
+  on_incoming_(hello.rank, hello.purpose == Purpose::shm, std::move(streams));
+}
+
+void WorldDirectory::spread(std::uint32_t communicator, const Status& verdict) {
+  ByteWriter message;
+  message.number(communicator).number(std::uint32_t(verdict.code())).number(std::uint32_t(verdict.culprit() + 1));
+  message.text(std::string_view(verdict.text()).substr(0, 4096));
+  if (Status status = world_->control().spread(message.bytes()); !status.ok()) return;   // too late for the others anyway
+}
+
+void WorldDirectory::on_verdict(OnVerdict on_verdict) {
+  world_->control().on_message([on_verdict = std::move(on_verdict)](int, std::span<const std::byte> bytes) {
+    ByteReader message(bytes);
+    const auto communicator = message.number<std::uint32_t>();
+    const auto code = message.number<std::uint32_t>();
+    const auto culprit = message.number<std::uint32_t>();
+    const std::string text = message.text();
+    if (message.good() && code > 0 && code <= std::uint32_t(Code::internal)) on_verdict(communicator, Status(Code(code), text, int(culprit) - 1));
+  });
+}
+
+void WorldDirectory::on_gone(OnGone on_gone) { world_->control().on_lost(std::move(on_gone)); }
+
+}  // namespace tutti::comm
