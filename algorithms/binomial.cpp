@@ -1,5 +1,6 @@
-// Binomial trees and what is built on them. Blocks of 2^k neighbouring ranks merge with the block beside them; a block is held
-// by the root if it has it, else by its first rank. So blocks stay runs of ranks whatever the root is, and sums are canonical.
+// Binomial trees and what is built on them. Blocks of 2^k neighbouring ranks merge with the block beside them; a block
+// is held by the root if it has it, else by its first rank. So blocks stay runs of ranks whatever the root is, and sums
+// are canonical.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -100,8 +101,11 @@ Schedule binomial_gather(const Request& request, int rank) {
   }
   const bool top = place.parent < 0;
   if (!top) scratch_for(place.run, out);
-  const auto at = [&](int first, int count) { return top ? output(first, count) : scratch(first - place.run.first, count); };
-  for (const Branch& child : place.children) out.steps.push_back(recv(at(child.run.first, child.run.count), child.rank));
+  const auto at = [&](int first, int count) {
+    return top ? output(first, count) : scratch(first - place.run.first, count);
+  };
+  for (const Branch& child : place.children)
+    out.steps.push_back(recv(at(child.run.first, child.run.count), child.rank));
   if (!top || !request.in_place) out.steps.push_back(copy(at(rank, 1), input(0)));
   if (!top) out.steps.push_back(send(scratch(0, place.run.count), place.parent));
   return out;
@@ -119,7 +123,9 @@ Schedule binomial_scatter(const Request& request, int rank) {
     scratch_for(place.run, out);
     out.steps.push_back(recv(scratch(0, place.run.count), place.parent));
   }
-  const auto at = [&](int first, int count) { return top ? input(first, count) : scratch(first - place.run.first, count); };
+  const auto at = [&](int first, int count) {
+    return top ? input(first, count) : scratch(first - place.run.first, count);
+  };
   for (auto child = place.children.rbegin(); child != place.children.rend(); ++child) {
     out.steps.push_back(send(at(child->run.first, child->run.count), child->rank));
   }
@@ -131,9 +137,12 @@ class Binomial final : public Family {
  public:
   std::string_view name() const override { return "binomial"; }
   std::string_view source() const override {
-    return "folklore; Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005), 4";
+    return "folklore; Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH "
+           "(2005), 4";
   }
-  std::string_view best_when() const override { return "small vectors among many ranks, where one rank cannot serve all at once"; }
+  std::string_view best_when() const override {
+    return "small vectors among many ranks, where one rank cannot serve all at once";
+  }
   bool canonical(const Request&) const override { return true; }
 
   Cost cost(const Request& request) const override {
@@ -146,7 +155,8 @@ class Binomial final : public Family {
       default: break;
     }
     int largest = 0;   // gather: of the blocks that the root is sent
-    for (const Branch& child : place_of(request.root, p, request.root).children) largest = std::max(largest, child.run.count);
+    for (const Branch& child : place_of(request.root, p, request.root).children)
+      largest = std::max(largest, child.run.count);
     return {depth(p, request.root), double(largest) / p, double(largest) / p, 0, 1};
   }
 
@@ -156,7 +166,8 @@ class Binomial final : public Family {
       case Collective::reduce: return binomial_reduce(request, rank);
       default: break;
     }
-    Schedule out = request.collective == Collective::gather ? binomial_gather(request, rank) : binomial_scatter(request, rank);
+    Schedule out =
+        request.collective == Collective::gather ? binomial_gather(request, rank) : binomial_scatter(request, rank);
     out.blocks = std::uint32_t(request.rank_count);
     return out;
   }
@@ -164,18 +175,23 @@ class Binomial final : public Family {
  private:
   std::string_view refuses(const Request& request) const override {
     switch (request.collective) {
-      case Collective::broadcast: case Collective::reduce: case Collective::gather: case Collective::scatter: return {};
+      case Collective::broadcast:
+      case Collective::reduce:
+      case Collective::gather:
+      case Collective::scatter: return {};
       default: return "serves broadcast, reduce, gather and scatter";
     }
   }
 };
 
-// Broadcast of large vectors: the root deals out blocks, a ring gathers them. Ranks keep the runs that they were dealt in output.
+// Broadcast of large vectors: the root deals out blocks, a ring gathers them. Ranks keep the runs that they were dealt
+// in output.
 class ScatterAllGather final : public Family {
  public:
   std::string_view name() const override { return "scatter_all_gather"; }
   std::string_view source() const override {
-    return "van de Geijn; Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005), 4.2";
+    return "van de Geijn; Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH "
+           "(2005), 4.2";
   }
   std::string_view best_when() const override { return "broadcasts of large vectors without multicast"; }
 

@@ -1,5 +1,5 @@
-// Bruck's algorithms: exactly ceil(log2 p) rounds of one message each at any rank count p, paid for with local copies that
-// rotate or pack blocks. For many small blocks.
+// Bruck's algorithms: exactly ceil(log2 p) rounds of one message each at any rank count p, paid for with local copies
+// that rotate or pack blocks. For many small blocks.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -9,7 +9,7 @@ namespace {
 // The run of `count` blocks [rank, rank + count) around p, in two copies at most; scratch place i is block rank + i.
 template <class Append>
 void for_both_sides(int rank, int p, Append&& append) {
-  append(0, rank, p - rank);                  // scratch place, block, count
+  append(0, rank, p - rank);   // scratch place, block, count
   if (rank > 0) append(p - rank, 0, rank);
 }
 
@@ -25,28 +25,34 @@ void bruck_all_gather(int rank, int p, Schedule& out) {
     out.steps.push_back(recv(scratch(distance, count), wrap(rank + distance, p)));
     if (distance == 1) out.steps.push_back(copy(scratch(0), input(0)));
   }
-  for_both_sides(rank, p, [&](int at, int block, int count) { out.steps.push_back(copy(output(block, count), scratch(at, count))); });
+  for_both_sides(rank, p, [&](int at, int block, int count) {
+    out.steps.push_back(copy(output(block, count), scratch(at, count)));
+  });
 }
 
 void bruck_reduce_scatter(int rank, int p, Schedule& out) {
   rotated_scratch(rank, p, out);
-  for_both_sides(rank, p, [&](int at, int block, int count) { out.steps.push_back(copy(scratch(at, count), input(block, count))); });
+  for_both_sides(rank, p, [&](int at, int block, int count) {
+    out.steps.push_back(copy(scratch(at, count), input(block, count)));
+  });
   for (int distance = 1 << (log2_ceil(p) - 1); distance >= 1; distance /= 2) {
     const int count = std::min(distance, p - distance);
     const bool last = distance == 1;
     out.steps.push_back(send(scratch(distance, count), wrap(rank + distance, p)));
-    out.steps.push_back(recv_reduce(last ? output(0) : scratch(0, count), scratch(0, count), {wrap(rank - distance, p)}, last));
+    out.steps.push_back(
+        recv_reduce(last ? output(0) : scratch(0, count), scratch(0, count), {wrap(rank - distance, p)}, last));
   }
 }
 
-// The block for the rank i further on travels the set bits of i, lowest first. In the round of bit k each rank sends, packed,
-// what has that bit; `at[i]` is where the traveller i lies meanwhile. Everything of the input is packed before anything lands.
+// The block for the rank i further on travels the set bits of i, lowest first. In the round of bit k each rank sends,
+// packed, what has that bit; `at[i]` is where the traveller i lies meanwhile. Everything of the input is packed before
+// anything lands.
 class Travel {
  public:
   Travel(int rank, int p, Schedule& out) : rank_(rank), p_(p), out_(out), at_(std::size_t(p)) {
     for (int bit = 1; bit < p; bit *= 2) {
       packed_.push_back(int(out.scratch.size()));
-      reserve(bit, bit - 1);         // who is packed has not travelled this bit yet
+      reserve(bit, bit - 1);   // who is packed has not travelled this bit yet
       landed_.push_back(int(out.scratch.size()));
       reserve(bit, 2 * bit - 1);
     }
@@ -55,7 +61,8 @@ class Travel {
   void pack_input() {
     for (std::size_t k = 0; k < packed_.size(); ++k) {
       each(1 << k, [&](int i, int place) {
-        if ((i & ((1 << k) - 1)) == 0) out_.steps.push_back(copy(scratch(packed_[k] + place), input(wrap(rank_ + i, p_))));
+        if ((i & ((1 << k) - 1)) == 0)
+          out_.steps.push_back(copy(scratch(packed_[k] + place), input(wrap(rank_ + i, p_))));
       });
     }
   }
@@ -64,14 +71,16 @@ class Travel {
     const int bit = 1 << k;
     int count = 0;
     each(bit, [&](int i, int place) {
-      if ((i & (bit - 1)) != 0) out_.steps.push_back(copy(scratch(packed_[std::size_t(k)] + place), scratch(at_[std::size_t(i)])));
+      if ((i & (bit - 1)) != 0)
+        out_.steps.push_back(copy(scratch(packed_[std::size_t(k)] + place), scratch(at_[std::size_t(i)])));
       at_[std::size_t(i)] = landed_[std::size_t(k)] + place;
       ++count;
     });
     out_.steps.push_back(send(scratch(packed_[std::size_t(k)], count), wrap(rank_ + bit, p_)));
     out_.steps.push_back(recv(scratch(landed_[std::size_t(k)], count), wrap(rank_ - bit, p_)));
     each(bit, [&](int i, int place) {
-      if (i < 2 * bit) out_.steps.push_back(copy(output(wrap(rank_ - i, p_)), scratch(landed_[std::size_t(k)] + place)));
+      if (i < 2 * bit)
+        out_.steps.push_back(copy(output(wrap(rank_ - i, p_)), scratch(landed_[std::size_t(k)] + place)));
     });
   }
 
@@ -108,10 +117,13 @@ class Bruck final : public Family {
  public:
   std::string_view name() const override { return "bruck"; }
   std::string_view source() const override {
-    return "Bruck et al.: Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems (1997)";
+    return "Bruck et al.: Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems "
+           "(1997)";
   }
   std::string_view best_when() const override { return "small blocks among many ranks: one message a round"; }
-  bool canonical(const Request& request) const override { return Family::canonical(request) || request.rank_count == 2; }
+  bool canonical(const Request& request) const override {
+    return Family::canonical(request) || request.rank_count == 2;
+  }
 
   Cost cost(const Request& request) const override {
     const int p = request.rank_count, rounds = log2_ceil(p);
@@ -139,7 +151,9 @@ class Bruck final : public Family {
  private:
   std::string_view refuses(const Request& request) const override {
     switch (request.collective) {
-      case Collective::all_gather: case Collective::reduce_scatter: case Collective::all_to_all: return {};
+      case Collective::all_gather:
+      case Collective::reduce_scatter:
+      case Collective::all_to_all: return {};
       default: return "serves all_gather, reduce_scatter and all_to_all";
     }
   }

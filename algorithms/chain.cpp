@@ -1,5 +1,5 @@
-// Chains and pairs: the plainest patterns. A chain passes the whole vector from neighbour to neighbour, segment by segment; pairs
-// swap blocks.
+// Chains and pairs: the plainest patterns. A chain passes the whole vector from neighbour to neighbour, segment by
+// segment; pairs swap blocks.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -49,8 +49,8 @@ class Chain final : public Family {
   }
 };
 
-// In turn k, ranks whose sum is k around p swap blocks. In place only the upper one of a pair sets its block aside; the lower one
-// sends it before it takes the other into its place. Half the scratch and half the copies of `direct`.
+// In turn k, ranks whose sum is k around p swap blocks. In place only the upper one of a pair sets its block aside; the
+// lower one sends it before it takes the other into its place. Half the scratch and half the copies of `direct`.
 class Pairwise final : public Family {
  public:
   std::string_view name() const override { return "pairwise"; }

@@ -53,7 +53,9 @@ class Proof {
   bool output_is_meant(std::uint32_t rank, std::uint32_t index);
   void counted();
 
-  const Step& step(std::uint32_t number) const { return schedules_[rank_of_[number]].steps[number - first_[rank_of_[number]]]; }
+  const Step& step(std::uint32_t number) const {
+    return schedules_[rank_of_[number]].steps[number - first_[rank_of_[number]]];
+  }
   std::uint32_t place(std::uint32_t rank, const Chunks& chunks, std::uint32_t i) const {
     return places_[rank].at(chunks.space, chunks.first + i);
   }
@@ -80,14 +82,17 @@ class Proof {
   std::vector<Places> places_;
   std::vector<std::uint32_t> first_, rank_of_;   // by rank; by step number
   std::vector<std::uint32_t> node_;              // union-find: steps that happen together
-  std::vector<std::uint32_t> sent_by_, sent_at_; // the sends that receive number n takes, in the order of its peers, from sent_at_[n]
-  struct Edge { std::uint32_t before, after; };  // step numbers
+  std::vector<std::uint32_t> sent_by_;           // the sends that each receive takes, in the order of its peers
+  std::vector<std::uint32_t> sent_at_;           // by step number: where its own begin in sent_by_
+  struct Edge {                                  // step numbers
+    std::uint32_t before, after;
+  };
   std::vector<Edge> edges_;
-  std::vector<std::uint32_t> order_;             // nodes, topologically
-  std::vector<std::uint32_t> depth_;             // by node: messages on the longest chain to it, itself included
+  std::vector<std::uint32_t> order_;                  // nodes, topologically
+  std::vector<std::uint32_t> depth_;                  // by node: messages on the longest chain to it, itself included
   std::vector<std::vector<std::uint32_t>> members_;   // by node
   Sums sums_;
-  std::vector<std::vector<std::uint32_t>> values_;    // by rank and place
+  std::vector<std::vector<std::uint32_t>> values_;   // by rank and place
   std::vector<std::vector<bool>> written_;
   Verdict verdict_;
 };
@@ -100,13 +105,15 @@ bool Proof::layout() {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     const Schedule& mine = schedules_[rank];
     if (mine.blocks == 0 || mine.slices == 0) return fail(fmt::format("rank {}: no blocks or no slices", rank));
-    if (!vector && mine.blocks != wanted) return fail(fmt::format("rank {}: {} blocks, must be {}", rank, mine.blocks, wanted));
+    if (!vector && mine.blocks != wanted)
+      return fail(fmt::format("rank {}: {} blocks, must be {}", rank, mine.blocks, wanted));
     if (mine.blocks != schedules_[0].blocks || mine.slices != schedules_[0].slices) {
-      return fail(fmt::format("rank {}: {} blocks of {} slices, but rank 0 has {} of {}", rank, mine.blocks, mine.slices,
-                              schedules_[0].blocks, schedules_[0].slices));
+      return fail(fmt::format("rank {}: {} blocks of {} slices, but rank 0 has {} of {}", rank, mine.blocks,
+                              mine.slices, schedules_[0].blocks, schedules_[0].slices));
     }
     for (std::uint32_t shape : mine.scratch) {
-      if (shape >= mine.blocks * mine.slices) return fail(fmt::format("rank {}: scratch of unknown shape {}", rank, shape));
+      if (shape >= mine.blocks * mine.slices)
+        return fail(fmt::format("rank {}: scratch of unknown shape {}", rank, shape));
     }
     places_.emplace_back(request_, in_place_[rank], int(rank), mine);
     first_.push_back(std::uint32_t(rank_of_.size()));
@@ -127,7 +134,8 @@ bool Proof::in_range(std::uint32_t rank, std::uint32_t number, const Chunks& chu
 bool Proof::shapes_agree(std::uint32_t rank, std::uint32_t number) {
   const Step& s = step(number);
   if (s.source.count == 0 || s.target.count == 0) return true;
-  if (s.source.count != s.target.count) return fail(fmt::format("{}: source and target differ in count", named(number)));
+  if (s.source.count != s.target.count)
+    return fail(fmt::format("{}: source and target differ in count", named(number)));
   for (std::uint32_t i = 0; i < s.target.count; ++i) {
     const std::uint32_t target = place(rank, s.target, i);
     if (shape(rank, s.target, i) != shape(rank, s.source, i)) {
@@ -145,9 +153,11 @@ bool Proof::shapes_agree(std::uint32_t rank, std::uint32_t number) {
 bool Proof::step_is_well_formed(std::uint32_t rank, std::uint32_t number) {
   const Step& s = step(number);
   const bool sends = s.kind == StepKind::send, local = s.kind == StepKind::copy || s.kind == StepKind::reduce;
-  if (sends != (s.target.count == 0)) return fail(fmt::format("{}: target must be {}", named(number), sends ? "empty" : "given"));
+  if (sends != (s.target.count == 0))
+    return fail(fmt::format("{}: target must be {}", named(number), sends ? "empty" : "given"));
   if ((sends || local) && s.source.count == 0) return fail(fmt::format("{}: no source", named(number)));
-  if (s.kind == StepKind::recv && s.source.count != 0) return fail(fmt::format("{}: a recv has no source", named(number)));
+  if (s.kind == StepKind::recv && s.source.count != 0)
+    return fail(fmt::format("{}: a recv has no source", named(number)));
   if (local != s.peers.empty() || (s.kind == StepKind::recv && s.peers.size() != 1)) {
     return fail(fmt::format("{}: wrong number of peers", named(number)));
   }
@@ -158,11 +168,13 @@ bool Proof::step_is_well_formed(std::uint32_t rank, std::uint32_t number) {
       return fail(fmt::format("{}: peer {} is oneself, named twice or not a rank", named(number), peers[i]));
     }
   }
-  if (s.kind == StepKind::recv_reduce && peers != s.peers) return fail(fmt::format("{}: senders must ascend", named(number)));
+  if (s.kind == StepKind::recv_reduce && peers != s.peers)
+    return fail(fmt::format("{}: senders must ascend", named(number)));
   if (s.completes && s.kind != StepKind::recv_reduce && s.kind != StepKind::reduce) {
     return fail(fmt::format("{}: only reductions complete", named(number)));
   }
-  if (s.target.count != 0 && s.target.space == Space::input) return fail(fmt::format("{}: writes input", named(number)));
+  if (s.target.count != 0 && s.target.space == Space::input)
+    return fail(fmt::format("{}: writes input", named(number)));
   return in_range(rank, number, s.source) && in_range(rank, number, s.target) && shapes_agree(rank, number);
 }
 
@@ -192,7 +204,9 @@ bool Proof::matched() {
   node_.resize(steps);
   std::iota(node_.begin(), node_.end(), 0);
   sent_at_.assign(steps, 0);
-  struct End { std::uint32_t from, to, number, slot; };
+  struct End {
+    std::uint32_t from, to, number, slot;
+  };
   std::vector<End> sends, receives;
   for (std::uint32_t number = 0; number < steps; ++number) {
     sent_at_[number] = std::uint32_t(receives.size());
@@ -210,7 +224,8 @@ bool Proof::matched() {
     const bool lone_send = i < sends.size() && (i >= receives.size() || by_lane(sends[i], receives[i]));
     const bool lone_receive = i < receives.size() && (i >= sends.size() || by_lane(receives[i], sends[i]));
     if (lone_send) return fail(fmt::format("{}: nobody receives it at rank {}", named(sends[i].number), sends[i].to));
-    if (lone_receive) return fail(fmt::format("{}: rank {} sends nothing for it", named(receives[i].number), receives[i].from));
+    if (lone_receive)
+      return fail(fmt::format("{}: rank {} sends nothing for it", named(receives[i].number), receives[i].from));
     sent_by_[receives[i].slot] = sends[i].number;
     if (!meets(sends[i].number, receives[i].number)) return false;
   }
@@ -251,7 +266,8 @@ bool Proof::ordered() {
   std::vector<std::uint32_t> waiting(steps, 0), begin(steps + 1, 0);
   for (const Edge& edge : edges_) {
     if (root_of(edge.before) == root_of(edge.after)) {
-      return fail(fmt::format("deadlock: {} waits for {}, but both belong to one exchange", named(edge.after), named(edge.before)));
+      return fail(fmt::format("deadlock: {} waits for {}, but both belong to one exchange", named(edge.after),
+                              named(edge.before)));
     }
     ++waiting[root_of(edge.after)];
     ++begin[root_of(edge.before) + 1];
@@ -295,7 +311,8 @@ bool Proof::no_cycle(const std::vector<std::uint32_t>& waiting) {
   const std::uint32_t start = at;
   for (int shown = 0; shown < 8 && (shown == 0 || at != start); ++shown) {
     const Edge& edge = edges_[cause[at]];
-    text += fmt::format("{} {} waits for {}", shown == 0 ? "" : ", which happens with a step where", named(edge.after), named(edge.before));
+    text += fmt::format("{} {} waits for {}", shown == 0 ? "" : ", which happens with a step where", named(edge.after),
+                        named(edge.before));
     at = root_of(edge.before);
   }
   return fail(text);
@@ -321,8 +338,9 @@ bool Proof::write(std::uint32_t number, std::uint32_t index, std::uint32_t value
   written_[rank][at] = true;
   if (s.kind != StepKind::recv_reduce && s.kind != StepKind::reduce) return true;
   if (sums_.complete(value) == s.completes) return true;
-  return fail(fmt::format("{}: {}", named(number), s.completes ? "marked complete, but is not the sum of all ranks"
-                                                                : "is the sum of all ranks, but not marked complete"));
+  return fail(fmt::format("{}: {}", named(number),
+                          s.completes ? "marked complete, but is not the sum of all ranks"
+                                      : "is the sum of all ranks, but not marked complete"));
 }
 
 // The effect of one step that is not a send; the sends of its messages are read here.
@@ -374,7 +392,8 @@ bool Proof::output_is_meant(std::uint32_t rank, std::uint32_t index) {
   const std::uint32_t value = values_[rank][places_[rank].at(Space::output, index)];
   if (value == Sums::kNothing) return fail(fmt::format("rank {}: output[{}] is never written", rank, index));
   if (is_reduction(request_.collective)) {
-    if (!sums_.complete(value)) return fail(fmt::format("rank {}: output[{}] is not the sum of all ranks", rank, index));
+    if (!sums_.complete(value))
+      return fail(fmt::format("rank {}: output[{}] is not the sum of all ranks", rank, index));
     if (value != sums_.canonical(shape)) verdict_.canonical = false;
     if (request_.collective == Collective::all_reduce && value != values_[0][places_[0].at(Space::output, index)]) {
       verdict_.same_bits = false;
@@ -442,6 +461,8 @@ Verdict check(const Request& request, const Generator& generator) {
   return check(request, [&](int rank) { return generator.generate(request, rank); });
 }
 
-Cost count(const Request& request, std::span<const Schedule> schedules) { return Proof(request, schedules, {}).figures(); }
+Cost count(const Request& request, std::span<const Schedule> schedules) {
+  return Proof(request, schedules, {}).figures();
+}
 
 }  // namespace tutti::algorithms

@@ -1,6 +1,7 @@
-// Circulant graphs: reduce_scatter and all_gather in ceil(log2 p) rounds at any rank count p, each block sent once, nothing
-// rotated or packed. Counting from its own, rank r numbers the blocks r, r+1, ... around; rounds move runs of that numbering.
-// A run that passes the last block is two messages on one lane: that costs one more message in the chain, not one a round.
+// Circulant graphs: reduce_scatter and all_gather in ceil(log2 p) rounds at any rank count p, each block sent once,
+// nothing rotated or packed. Counting from its own, rank r numbers the blocks r, r+1, ... around; rounds move runs of
+// that numbering. A run that passes the last block is two messages on one lane: that costs one more message in the
+// chain, not one a round.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -38,14 +39,16 @@ void append_reduce_scatter(int rank, int p, Chunks target, Schedule& out) {
       out.steps.push_back(recv_reduce(last ? target : scratch(0, count), scratch(0, count), {from}, last));
       continue;
     }
-    for (const auto& [first, size] : pieces(rank + round.skip, count, p)) out.steps.push_back(send(input(first, size), to));
+    for (const auto& [first, size] : pieces(rank + round.skip, count, p))
+      out.steps.push_back(send(input(first, size), to));
     for (const auto& [first, size] : pieces(rank, count, p)) {
       const int at = wrap(first - rank, p);
       out.steps.push_back(recv_reduce(last ? target : scratch(at, size), input(first, size), {from}, last));
     }
     if (last) return;
     for (int i = 0; i < round.skip; ++i) out.scratch.push_back(std::uint32_t(wrap(rank + i, p)));
-    if (count < round.skip) out.steps.push_back(copy(scratch(count), input(wrap(rank + count, p))));   // odd: one is left alone
+    if (count < round.skip)
+      out.steps.push_back(copy(scratch(count), input(wrap(rank + count, p))));   // odd: one is left alone
   }
 }
 
@@ -58,7 +61,8 @@ void append_all_gather(int rank, int p, Chunks own, bool copy_own, Schedule& out
     for (const auto& [first, size] : pieces(rank, count, p)) {
       out.steps.push_back(send(round.skip == 1 ? own : output(first, size), to));
     }
-    for (const auto& [first, size] : pieces(rank + round.skip, count, p)) out.steps.push_back(recv(output(first, size), from));
+    for (const auto& [first, size] : pieces(rank + round.skip, count, p))
+      out.steps.push_back(recv(output(first, size), from));
     if (round.skip == 1 && copy_own) out.steps.push_back(copy(output(rank), own));
   }
 }
@@ -69,8 +73,12 @@ class Circulant final : public Family {
   std::string_view source() const override {
     return "Traeff: Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms (2024)";
   }
-  std::string_view best_when() const override { return "middle vectors among many ranks, above all where p is no power of two"; }
-  bool canonical(const Request& request) const override { return Family::canonical(request) || request.rank_count == 2; }
+  std::string_view best_when() const override {
+    return "middle vectors among many ranks, above all where p is no power of two";
+  }
+  bool canonical(const Request& request) const override {
+    return Family::canonical(request) || request.rank_count == 2;
+  }
 
   Cost cost(const Request& request) const override {
     const int p = request.rank_count;
@@ -80,7 +88,8 @@ class Circulant final : public Family {
     switch (request.collective) {
       case Collective::all_gather: return {gather, part, part, 0, gather_messages};
       case Collective::reduce_scatter: return {scatter, part, part, 2 * part, scatter_messages};
-      default: return {scatter + gather - (p == 6 ? 1 : 0), 2 * part, 2 * part, 2 * part, both};   // of 6, none is last twice
+      default:
+        return {scatter + gather - (p == 6 ? 1 : 0), 2 * part, 2 * part, 2 * part, both};   // of 6, none is last twice
     }
   }
 
@@ -91,9 +100,7 @@ class Circulant final : public Family {
     switch (request.collective) {
       case Collective::all_gather: append_all_gather(rank, p, input(0), !request.in_place, out); break;
       case Collective::reduce_scatter: append_reduce_scatter(rank, p, output(0), out); break;
-      default:
-        append_reduce_scatter(rank, p, output(rank), out);
-        append_all_gather(rank, p, output(rank), false, out);
+      default: append_reduce_scatter(rank, p, output(rank), out); append_all_gather(rank, p, output(rank), false, out);
     }
     return out;
   }
@@ -101,7 +108,9 @@ class Circulant final : public Family {
  private:
   std::string_view refuses(const Request& request) const override {
     switch (request.collective) {
-      case Collective::all_reduce: case Collective::reduce_scatter: case Collective::all_gather: return {};
+      case Collective::all_reduce:
+      case Collective::reduce_scatter:
+      case Collective::all_gather: return {};
       default: return "serves all_reduce, reduce_scatter and all_gather";
     }
   }
@@ -111,7 +120,8 @@ class Circulant final : public Family {
     const int rounds = log2_ceil(p);
     return 4 * p < (3 << rounds) || p == 3 ? rounds - 1 : rounds;
   }
-  // The first round has two messages on a lane where runs pass the end; with 5 ranks the second one meets nothing later.
+  // The first round has two messages on a lane where runs pass the end; with 5 ranks the second one meets nothing
+  // later.
   static int scatter_chain(int p) { return log2_ceil(p) + (p >= 4 && p != 5 ? 1 : 0); }
 
   struct Messages {

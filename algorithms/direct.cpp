@@ -1,11 +1,13 @@
-// Direct exchange: every rank talks to every rank that it has to, in one or two rounds. The least latency, the most messages.
+// Direct exchange: every rank talks to every rank that it has to, in one or two rounds. The least latency, the most
+// messages.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
 namespace {
 
-// One-shot: everybody reads everybody's input. In place the result waits in scratch, since the input is still being sent.
+// One-shot: everybody reads everybody's input. In place the result waits in scratch, since the input is still being
+// sent.
 void one_shot_all_reduce(const Request& request, int rank, Schedule& out) {
   out.blocks = 1;
   out.steps.push_back(send(input(0), peers_after(rank, request.rank_count)));
@@ -91,7 +93,8 @@ class Direct final : public Generator {
  public:
   std::string_view name() const override { return "direct"; }
   std::string_view source() const override {
-    return "folklore; Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005), 4";
+    return "folklore; Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH "
+           "(2005), 4";
   }
   std::string_view best_when() const override { return "small vectors, few ranks, or memory that all ranks can read"; }
   std::string_view refusal(const Request& request) const override { return common_refusal(request); }
@@ -134,8 +137,12 @@ class Direct final : public Generator {
 class TwoShot final : public Family {
  public:
   std::string_view name() const override { return "two_shot"; }
-  std::string_view source() const override { return "direct reduce_scatter, then direct all_gather: NVIDIA's two-shot kernels"; }
-  std::string_view best_when() const override { return "middle and large vectors inside a host: two rounds, one pass over n inputs"; }
+  std::string_view source() const override {
+    return "direct reduce_scatter, then direct all_gather: NVIDIA's two-shot kernels";
+  }
+  std::string_view best_when() const override {
+    return "middle and large vectors inside a host: two rounds, one pass over n inputs";
+  }
   bool canonical(const Request&) const override { return true; }
   Cost cost(const Request& request) const override {
     const int p = request.rank_count;

@@ -1,5 +1,5 @@
-// Recursive doubling and halving. The all_reduce works at any rank count and always adds aligned blocks of ranks, 2^k and 2^k,
-// so that every element has the canonical tree. Its twins for blocks need a power of two.
+// Recursive doubling and halving. The all_reduce works at any rank count and always adds aligned blocks of ranks, 2^k
+// and 2^k, so that every element has the canonical tree. Its twins for blocks need a power of two.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -14,8 +14,8 @@ struct Meeting {
   std::vector<int> receivers;
 };
 
-// What `rank` does at level k; no sender when its right block is empty. A short right block of s ranks serves all of the left:
-// its rank j sends to the left ranks j, j+s, j+2s, ...
+// What `rank` does at level k; no sender when its right block is empty. A short right block of s ranks serves all of
+// the left: its rank j sends to the left ranks j, j+s, j+2s, ...
 bool meet(int rank, int rank_count, int level, Meeting& out) {
   const int half = 1 << level, base = rank & ~(2 * half - 1), middle = base + half;
   const int size = std::min(half, rank_count - middle);
@@ -96,7 +96,9 @@ class RecursiveDoubling final : public Family {
     return "Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH (2005), 4; "
            "the blocks of odd sizes are our own";
   }
-  std::string_view best_when() const override { return "small vectors among many ranks: the fewest rounds, the canonical tree"; }
+  std::string_view best_when() const override {
+    return "small vectors among many ranks: the fewest rounds, the canonical tree";
+  }
   bool canonical(const Request& request) const override {
     return request.collective != Collective::reduce_scatter || request.rank_count == 2;
   }
@@ -128,7 +130,8 @@ class RecursiveDoubling final : public Family {
   std::string_view refuses(const Request& request) const override {
     switch (request.collective) {
       case Collective::all_reduce: return {};
-      case Collective::all_gather: case Collective::reduce_scatter:
+      case Collective::all_gather:
+      case Collective::reduce_scatter:
         return is_power_of_two(request.rank_count) ? "" : "needs a rank count that is a power of two";
       default: return "serves all_reduce, all_gather and reduce_scatter";
     }

@@ -16,19 +16,19 @@ class Family : public Generator {
   virtual std::string_view refuses(const Request& request) const = 0;
 };
 
-const Generator& direct();                 // direct.cpp
-const Generator& two_shot();               // direct.cpp
-const Generator& ring();                   // ring.cpp
-const Generator& bidirectional_ring();     // ring.cpp
-const Generator& recursive_doubling();     // doubling.cpp
-const Generator& circulant();              // circulant.cpp
-const Generator& bruck();                  // bruck.cpp
-const Generator& pat();                    // pat.cpp
-const Generator& tree();                   // tree.cpp
-const Generator& binomial();               // binomial.cpp
-const Generator& scatter_all_gather();     // binomial.cpp
-const Generator& chain();                  // chain.cpp
-const Generator& pairwise();               // chain.cpp
-const Generator& hierarchical();           // hierarchical.cpp
+const Generator& direct();               // direct.cpp
+const Generator& two_shot();             // direct.cpp
+const Generator& ring();                 // ring.cpp
+const Generator& bidirectional_ring();   // ring.cpp
+const Generator& recursive_doubling();   // doubling.cpp
+const Generator& circulant();            // circulant.cpp
+const Generator& bruck();                // bruck.cpp
+const Generator& pat();                  // pat.cpp
+const Generator& tree();                 // tree.cpp
+const Generator& binomial();             // binomial.cpp
+const Generator& scatter_all_gather();   // binomial.cpp
+const Generator& chain();                // chain.cpp
+const Generator& pairwise();             // chain.cpp
+const Generator& hierarchical();         // hierarchical.cpp
 
 }  // namespace tutti::algorithms

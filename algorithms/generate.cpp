@@ -15,9 +15,10 @@ std::string_view Family::refusal(const Request& request) const {
 bool Family::canonical(const Request& request) const { return !is_reduction(request.collective); }
 
 std::span<const Generator* const> generators() {
-  static const std::array all{&direct(), &two_shot(), &ring(), &bidirectional_ring(), &recursive_doubling(), &circulant(),
-                              &bruck(), &pat(), &tree(), &binomial(), &scatter_all_gather(), &chain(), &pairwise(),
-                              &hierarchical()};
+  static const std::array all{
+      &direct(),   &two_shot(),    &ring(), &bidirectional_ring(), &recursive_doubling(), &circulant(),
+      &bruck(),    &pat(),         &tree(), &binomial(),           &scatter_all_gather(), &chain(),
+      &pairwise(), &hierarchical()};
   return all;
 }
 

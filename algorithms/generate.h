@@ -7,21 +7,21 @@
 
 namespace tutti::algorithms {
 
-// Figures of one rank's worst case, for a vector of n bytes (block collectives: n = all blocks together, taken as equal;
-// all_to_all: the blocks of one rank). Tests count them.
+// Figures of one rank's worst case, for a vector of n bytes (block collectives: n = all blocks together, taken as
+// equal; all_to_all: the blocks of one rank). Tests count them.
 struct Cost {
-  int rounds = 0;              // longest chain of messages, each after the one before
-  double sent = 0;             // bytes sent by the busiest rank, as a multiple of n (multicast counted once a receiver)
-  double written = 0;          // the same with a multicast counted once (shared memory)
-  double reduced = 0;          // bytes read as operands of reductions by the busiest rank, as a multiple of n
-  int messages = 0;            // sent by the busiest rank (multicast counted once a receiver)
+  int rounds = 0;       // longest chain of messages, each after the one before
+  double sent = 0;      // bytes sent by the busiest rank, as a multiple of n (multicast counted once a receiver)
+  double written = 0;   // the same with a multicast counted once (shared memory)
+  double reduced = 0;   // bytes read as operands of reductions by the busiest rank, as a multiple of n
+  int messages = 0;     // sent by the busiest rank (multicast counted once a receiver)
 };
 
 class Generator {
  public:
   virtual ~Generator() = default;
-  virtual std::string_view name() const = 0;        // "ring", "bidirectional_ring", "direct", "two_shot", "tree", ...
-  virtual std::string_view source() const = 0;      // paper and section
+  virtual std::string_view name() const = 0;     // "ring", "bidirectional_ring", "direct", "two_shot", "tree", ...
+  virtual std::string_view source() const = 0;   // paper and section
   virtual std::string_view best_when() const = 0;
   // Empty when this request can be generated; else why not ("needs an even rank count").
   virtual std::string_view refusal(const Request& request) const = 0;
@@ -34,7 +34,7 @@ class Generator {
   virtual Schedule generate(const Request& request, int rank) const = 0;
 };
 
-std::span<const Generator* const> generators();                 // all, in a fixed order
-const Generator* find_generator(std::string_view name);         // nullptr when unknown
+std::span<const Generator* const> generators();           // all, in a fixed order
+const Generator* find_generator(std::string_view name);   // nullptr when unknown
 
 }  // namespace tutti::algorithms

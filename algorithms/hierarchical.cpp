@@ -1,10 +1,10 @@
 // Hierarchical collectives over groups in groups: what crosses a border between groups crosses it once a group.
 //
-// Blocks: at each level the members of a group share out all blocks (see nest.h). all_gather goes from level 0, where everybody
-// has the own block, inwards: who has a run sends it to who shall have it in each part of the group. In the end everybody has
-// all. reduce_scatter goes the same way outwards, adding up; all_reduce out and in again. So all members of a group work
-// across its border, each for its share, whatever the sizes of the groups.
-// Vectors: broadcast and reduce pass through one rank a group, the root or the first one.
+// Blocks: at each level the members of a group share out all blocks (see nest.h). all_gather goes from level 0, where
+// everybody has the own block, inwards: who has a run sends it to who shall have it in each part of the group. In the
+// end everybody has all. reduce_scatter goes the same way outwards, adding up; all_reduce out and in again. So all
+// members of a group work across its border, each for its share, whatever the sizes of the groups. Vectors: broadcast
+// and reduce pass through one rank a group, the root or the first one.
 #include "algorithms/checker.h"
 #include "algorithms/families.h"
 #include "algorithms/nest.h"
@@ -43,8 +43,8 @@ class Blocks {
  private:
   bool whole() const { return request_.collective == Collective::all_reduce; }   // the output has room for all blocks
 
-  // Who has a block in the whole group of a level. Where the collective does not say who gets which block in the end, the
-  // outermost groups take turns, and in each the one who has the block already: no hop inside a group.
+  // Who has a block in the whole group of a level. Where the collective does not say who gets which block in the end,
+  // the outermost groups take turns, and in each the one who has the block already: no hop inside a group.
   int holder(int level, int block) const {
     if (level > 0 || !whole()) return nest_.holder(nest_.group(level, rank_), block);
     return nest_.holder(*tops_[std::size_t(block) % tops_.size()], block);
@@ -53,7 +53,8 @@ class Blocks {
   // Pieces in the order of sending: everybody begins behind itself. What goes to one rank stays in order.
   std::vector<Nest::Run> turned(int level) const {
     std::vector<Nest::Run> pieces = nest_.pieces(level, rank_);
-    const int groups = int(tops_.size()), mine = int(std::find(tops_.begin(), tops_.end(), &nest_.group(1, rank_)) - tops_.begin());
+    const int groups = int(tops_.size()),
+              mine = int(std::find(tops_.begin(), tops_.end(), &nest_.group(1, rank_)) - tops_.begin());
     if (level == 0 && whole()) {
       std::stable_sort(pieces.begin(), pieces.end(), [&](const Nest::Run& a, const Nest::Run& b) {
         return wrap(a.first - mine, groups) < wrap(b.first - mine, groups);
@@ -67,7 +68,8 @@ class Blocks {
 
   // The innermost level with this same group: groups beside it may be divided further than this rank's.
   int divided_from(int level) const {
-    while (level < nest_.last_level() && nest_.group(level, rank_).size() == nest_.group(level + 1, rank_).size()) ++level;
+    while (level < nest_.last_level() && nest_.group(level, rank_).size() == nest_.group(level + 1, rank_).size())
+      ++level;
     return level;
   }
 
@@ -97,7 +99,8 @@ class Blocks {
       const auto self = std::find(senders.begin(), senders.end(), rank_);
       const bool has_own = self != senders.end();
       if (has_own) senders.erase(self);
-      out_.steps.push_back(recv_reduce(sum_at(level, run), has_own ? sum_at(level + 1, run) : nothing(), senders, level == 0));
+      out_.steps.push_back(
+          recv_reduce(sum_at(level, run), has_own ? sum_at(level + 1, run) : nothing(), senders, level == 0));
     }
   }
 
@@ -129,7 +132,7 @@ class Blocks {
   int rank_;
   Schedule& out_;
   std::vector<const std::vector<int>*> tops_;   // the outermost groups
-  std::vector<int> base_;   // by level: the first scratch place of its sums
+  std::vector<int> base_;                       // by level: the first scratch place of its sums
 };
 
 // Who speaks for a group when the vector stays whole.
@@ -195,7 +198,9 @@ class Hierarchical final : public Family {
   std::string_view source() const override {
     return "Traeff, Hunold: Decomposing Collectives for Exploiting Multi-lane Communication (2020), for any groups";
   }
-  std::string_view best_when() const override { return "several hosts or NUMA nodes: slow borders are crossed once a group"; }
+  std::string_view best_when() const override {
+    return "several hosts or NUMA nodes: slow borders are crossed once a group";
+  }
 
   bool canonical(const Request& request) const override {
     if (Family::canonical(request)) return true;
@@ -204,9 +209,10 @@ class Hierarchical final : public Family {
     const bool vector = request.collective == Collective::reduce;
     const int blocks = vector || nest.in_order() ? 1 : request.rank_count;
     for (int block = 0; block < blocks; ++block) {
-      const std::uint32_t tree = tree_of(nest, 0, 0, std::uint32_t(block), sums, [&](const std::vector<int>& part, int of) {
-        return vector ? speaker(part, request.root) : nest.holder(part, of);
-      });
+      const std::uint32_t tree =
+          tree_of(nest, 0, 0, std::uint32_t(block), sums, [&](const std::vector<int>& part, int of) {
+            return vector ? speaker(part, request.root) : nest.holder(part, of);
+          });
       if (tree != sums.canonical(std::uint32_t(block))) return false;
     }
     return true;
@@ -214,28 +220,32 @@ class Hierarchical final : public Family {
 
   // Groups have any sizes, so there is no formula: the schedules are counted.
   Cost cost(const Request& request) const override {
+    const Nest nest(request);
     std::vector<Schedule> schedules;
-    for (int rank = 0; rank < request.rank_count; ++rank) schedules.push_back(generate(request, rank));
+    for (int rank = 0; rank < request.rank_count; ++rank) schedules.push_back(generate(request, nest, rank));
     return count(request, schedules);
   }
 
-  Schedule generate(const Request& request, int rank) const override {
-    const Nest nest(request);
+  Schedule generate(const Request& request, int rank) const override { return generate(request, Nest(request), rank); }
+
+ private:
+  static Schedule generate(const Request& request, const Nest& nest, int rank) {
     Schedule out;
     Blocks blocks(request, nest, rank, out);
     if (request.collective == Collective::broadcast) append_broadcast(request, nest, rank, out);
     else if (request.collective == Collective::reduce) append_reduce(request, nest, rank, out);
     else out.blocks = std::uint32_t(request.rank_count);
-    if (request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter) blocks.add_up();
+    if (request.collective == Collective::all_reduce || request.collective == Collective::reduce_scatter)
+      blocks.add_up();
     if (request.collective == Collective::all_reduce || request.collective == Collective::all_gather) blocks.spread();
     return out;
   }
 
- private:
   std::string_view refuses(const Request& request) const override {
     switch (request.collective) {
-      case Collective::gather: case Collective::scatter: case Collective::all_to_all:
-        return "serves all_reduce, reduce_scatter, all_gather, broadcast and reduce";
+      case Collective::gather:
+      case Collective::scatter:
+      case Collective::all_to_all: return "serves all_reduce, reduce_scatter, all_gather, broadcast and reduce";
       default: return Nest::refusal(request);
     }
   }

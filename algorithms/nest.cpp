@@ -27,7 +27,8 @@ std::string_view Nest::refusal(const Request& request) {
     if (level.size() != p) return "a level must name a group for every rank";
     std::map<int, int> outer_of;
     for (std::size_t rank = 0; outer != nullptr && rank < p; ++rank) {
-      if (outer_of.try_emplace(level[rank], (*outer)[rank]).first->second != (*outer)[rank]) return "groups must lie within groups";
+      if (outer_of.try_emplace(level[rank], (*outer)[rank]).first->second != (*outer)[rank])
+        return "groups must lie within groups";
     }
     const std::size_t groups = numbered(level).members.size();
     divides = divides || (groups > 1 && groups < p);

@@ -1,18 +1,19 @@
-// PAT, parallel aggregated trees: one binomial tree a block, all shifted copies of one, their messages of a round sent as one.
-// Far distances come first, while there is little to send (in all_gather; reduce_scatter runs backwards), unlike Bruck.
-// This is the fully aggregated form, ceil(log2 p) rounds with a buffer of p blocks; it has no linear phase for smaller buffers.
+// PAT, parallel aggregated trees: one binomial tree a block, all shifted copies of one, their messages of a round sent
+// as one. Far distances come first, while there is little to send (in all_gather; reduce_scatter runs backwards),
+// unlike Bruck. This is the fully aggregated form, ceil(log2 p) rounds with a buffer of p blocks; it has no linear
+// phase for smaller buffers.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
 namespace {
 
-// The buffer lists blocks by how far they have come. Before the round of distance d it lists the multiples of 2d below p, the
-// largest one last; only that one may have nowhere left to go. So what leaves is one run, and what comes is put after the list
-// if it holds the new largest, and before it if not.
+// The buffer lists blocks by how far they have come. Before the round of distance d it lists the multiples of 2d below
+// p, the largest one last; only that one may have nowhere left to go. So what leaves is one run, and what comes is put
+// after the list if it holds the new largest, and before it if not.
 struct Round {
   int distance;
-  int sent;       // first place and count of what leaves, the same on every rank
+  int sent;   // first place and count of what leaves, the same on every rank
   int received;
   int count;
 };
@@ -59,7 +60,8 @@ Schedule pat_all_gather(const Request& request, int rank) {
     if (i == 0) out.steps.push_back(copy(scratch(layout.own), input(0)));
   }
   for (int place = 0; place < p; ++place) {
-    if (place != layout.own) out.steps.push_back(copy(output(wrap(rank - layout.offset[std::size_t(place)], p)), scratch(place)));
+    if (place != layout.own)
+      out.steps.push_back(copy(output(wrap(rank - layout.offset[std::size_t(place)], p)), scratch(place)));
   }
   if (!request.in_place) out.steps.push_back(copy(output(rank), input(0)));
   return out;
@@ -89,8 +91,12 @@ class Pat final : public Family {
   std::string_view source() const override {
     return "Jeaugey: PAT, a new algorithm for all-gather and reduce-scatter operations at scale (2025)";
   }
-  std::string_view best_when() const override { return "small blocks among many ranks where far links are the slow ones"; }
-  bool canonical(const Request& request) const override { return Family::canonical(request) || request.rank_count == 2; }
+  std::string_view best_when() const override {
+    return "small blocks among many ranks where far links are the slow ones";
+  }
+  bool canonical(const Request& request) const override {
+    return Family::canonical(request) || request.rank_count == 2;
+  }
   Cost cost(const Request& request) const override {
     const int p = request.rank_count, rounds = log2_ceil(p);
     const double part = double(p - 1) / p;
@@ -98,14 +104,16 @@ class Pat final : public Family {
     return {rounds, part, part, 2 * part, rounds};
   }
   Schedule generate(const Request& request, int rank) const override {
-    Schedule out = request.collective == Collective::all_gather ? pat_all_gather(request, rank) : pat_reduce_scatter(request, rank);
+    Schedule out = request.collective == Collective::all_gather ? pat_all_gather(request, rank)
+                                                                : pat_reduce_scatter(request, rank);
     out.blocks = std::uint32_t(request.rank_count);
     return out;
   }
 
  private:
   std::string_view refuses(const Request& request) const override {
-    const bool serves = request.collective == Collective::all_gather || request.collective == Collective::reduce_scatter;
+    const bool serves =
+        request.collective == Collective::all_gather || request.collective == Collective::reduce_scatter;
     return serves ? "" : "serves all_gather and reduce_scatter";
   }
 };

@@ -11,10 +11,15 @@ struct Buffer {
 Buffer input_of(const Request& request, std::uint32_t rank, std::uint32_t blocks) {
   const bool root = int(rank) == request.root;
   switch (request.collective) {
-    case Collective::all_reduce: case Collective::reduce: case Collective::reduce_scatter: return {blocks, 0, 1};
-    case Collective::broadcast: case Collective::scatter: return {root ? blocks : 0, 0, 1};
-    case Collective::all_gather: case Collective::gather: return {1, rank, 1};
-    case Collective::all_to_all: return {std::uint32_t(request.rank_count), rank * std::uint32_t(request.rank_count), 1};
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::reduce_scatter: return {blocks, 0, 1};
+    case Collective::broadcast:
+    case Collective::scatter: return {root ? blocks : 0, 0, 1};
+    case Collective::all_gather:
+    case Collective::gather: return {1, rank, 1};
+    case Collective::all_to_all:
+      return {std::uint32_t(request.rank_count), rank * std::uint32_t(request.rank_count), 1};
     default: return {};
   }
 }
@@ -22,9 +27,13 @@ Buffer input_of(const Request& request, std::uint32_t rank, std::uint32_t blocks
 Buffer output_of(const Request& request, std::uint32_t rank, std::uint32_t blocks) {
   const bool root = int(rank) == request.root;
   switch (request.collective) {
-    case Collective::all_reduce: case Collective::broadcast: case Collective::all_gather: return {blocks, 0, 1};
-    case Collective::reduce: case Collective::gather: return {root ? blocks : 0, 0, 1};
-    case Collective::reduce_scatter: case Collective::scatter: return {1, rank, 1};
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::all_gather: return {blocks, 0, 1};
+    case Collective::reduce:
+    case Collective::gather: return {root ? blocks : 0, 0, 1};
+    case Collective::reduce_scatter:
+    case Collective::scatter: return {1, rank, 1};
     case Collective::all_to_all: return {std::uint32_t(request.rank_count), rank, std::uint32_t(request.rank_count)};
     default: return {};
   }
@@ -51,8 +60,16 @@ Places::Places(const Request& request, bool in_place, int rank, const Schedule& 
   outputs_ = out.blocks * slices;
   if (!in_place || inputs_ == 0 || outputs_ == 0) return;
   switch (request.collective) {
-    case Collective::reduce_scatter: case Collective::scatter: alias_first_ = own; alias_count_ = slices; break;
-    case Collective::all_gather: case Collective::gather: alias_output_ = own; alias_count_ = slices; break;
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      alias_first_ = own;
+      alias_count_ = slices;
+      break;
+    case Collective::all_gather:
+    case Collective::gather:
+      alias_output_ = own;
+      alias_count_ = slices;
+      break;
     default: alias_count_ = outputs_; break;
   }
 }

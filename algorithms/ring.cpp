@@ -1,5 +1,5 @@
-// Rings: each rank sends to one neighbour and hears from the other. Bandwidth-optimal for large vectors, p-1 rounds a half.
-// Two directions carry two slices at once where links are full duplex in both directions.
+// Rings: each rank sends to one neighbour and hears from the other. Bandwidth-optimal for large vectors, p-1 rounds a
+// half. Two directions carry two slices at once where links are full duplex in both directions.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -18,7 +18,8 @@ struct Track {
   int chunk(int hops_back) const { return block(hops_back) * slices + slice; }
 };
 
-// Round k of p-1: the block that started k hops back goes on, the one behind it comes in and is added to. Whole at hop p-1 = -1.
+// Round k of p-1: the block that started k hops back goes on, the one behind it comes in and is added to. Whole at hop
+// p-1 = -1.
 void all_reduce_round(const Track& at, int k, Schedule& out) {
   const int last = at.rank_count() - 2;
   out.steps.push_back(send(k == 0 ? input(at.chunk(0)) : output(at.chunk(k)), at.next()));
@@ -57,7 +58,8 @@ class Ring final : public Family {
     return "Patarasuk, Yuan: Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations (2009), 3";
   }
   std::string_view best_when() const override {
-    return slices_ == 1 ? "large vectors, one neighbour at a time" : "large vectors where both directions of a ring have links of their own";
+    return slices_ == 1 ? "large vectors, one neighbour at a time"
+                        : "large vectors where both directions of a ring have links of their own";
   }
 
   Cost cost(const Request& request) const override {
@@ -103,7 +105,9 @@ class Ring final : public Family {
   std::string_view refuses(const Request& request) const override {
     if (slices_ == 2 && request.rank_count == 2) return "with two ranks both directions are one: ring";
     switch (request.collective) {
-      case Collective::all_reduce: case Collective::reduce_scatter: case Collective::all_gather: return {};
+      case Collective::all_reduce:
+      case Collective::reduce_scatter:
+      case Collective::all_gather: return {};
       default: return "a ring serves all_reduce, reduce_scatter and all_gather";
     }
   }

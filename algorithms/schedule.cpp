@@ -30,8 +30,10 @@ std::string to_string(const Step& s) {
 }
 
 std::string to_string(const Schedule& schedule) {
-  std::string out = fmt::format("blocks {} slices {} scratch {}\n", schedule.blocks, schedule.slices, schedule.scratch.size());
-  for (std::size_t i = 0; i < schedule.steps.size(); ++i) out += fmt::format("{:4} {}\n", i, to_string(schedule.steps[i]));
+  std::string out =
+      fmt::format("blocks {} slices {} scratch {}\n", schedule.blocks, schedule.slices, schedule.scratch.size());
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i)
+    out += fmt::format("{:4} {}\n", i, to_string(schedule.steps[i]));
   return out;
 }
 

@@ -13,14 +13,15 @@
 //           own block: reduce_scatter, scatter: index = slice;    all_to_all: index = from * slices + slice.
 //   scratch index i has the shape scratch[i].
 // Where the caller works in place (see tutti/communicator.h) input and output chunks of the same place are one chunk:
-// a schedule is generated for one or the other, and proved so. Steps write output and scratch only, so what is input and not
-// output too stays intact. In reductions and all_to_all a rank's own untouched data is always named as input (there premul_sum
-// multiplies), what came from others or was added up as output or scratch.
-// Messages depend on collective, ranks, root and levels, never on in_place: ranks in place and ranks not in place may meet.
+// a schedule is generated for one or the other, and proved so. Steps write output and scratch only, so what is input
+// and not output too stays intact. In reductions and all_to_all a rank's own untouched data is always named as input
+// (there premul_sum multiplies), what came from others or was added up as output or scratch. Messages depend on
+// collective, ranks, root and levels, never on in_place: ranks in place and ranks not in place may meet.
 //
-// Steps run as `docs/architecture.md` says: a step starts when every earlier step of this rank that conflicts on a chunk
-// has finished, and every earlier step on its lane (a lane: a peer and a direction). Otherwise in any order, and together.
-// No step counts on buffering: a send may wait for its receive. The k-th message of a lane meets the k-th receive.
+// Steps run as `docs/architecture.md` says: a step starts when every earlier step of this rank that conflicts on a
+// chunk has finished, and every earlier step on its lane (a lane: a peer and a direction). Otherwise in any order, and
+// together. No step counts on buffering: a send may wait for its receive. The k-th message of a lane meets the k-th
+// receive.
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -43,18 +44,20 @@ enum class StepKind : std::uint8_t { send, recv, recv_reduce, copy, reduce };
 
 struct Step {
   StepKind kind = StepKind::send;
-  Chunks source;            // send, copy, reduce: what is read. recv_reduce: this rank's own operand; count 0: none
-  Chunks target;            // recv, recv_reduce, copy: what is written. reduce: target = tree(target, source)
+  Chunks source;   // send, copy, reduce: what is read. recv_reduce: this rank's own operand; count 0: none
+  Chunks target;   // recv, recv_reduce, copy: what is written. reduce: target = tree(target, source)
   // send: the receivers (several: a multicast). recv: one sender. recv_reduce: the senders, ascending; then
   // target = tree over the operands sorted by rank, the own operand (if any) under this rank's number.
   std::vector<int> peers;
-  // recv_reduce, reduce: afterwards `target` holds the contributions of all ranks (here avg divides). The checker verifies it.
+  // recv_reduce, reduce: afterwards `target` holds the contributions of all ranks (here avg divides). The checker
+  // verifies it.
   bool completes = false;
   auto operator<=>(const Step&) const = default;
 };
 
-// The balanced binary tree over operands 0..n-1: tree(lo, hi) = tree(lo, mid) op tree(mid, hi), mid = lo + the largest power
-// of two below hi - lo. Over all ranks in order it is the *canonical* tree. op commutes bit for bit, so trees compare as unordered.
+// The balanced binary tree over operands 0..n-1: tree(lo, hi) = tree(lo, mid) op tree(mid, hi), mid = lo + the largest
+// power of two below hi - lo. Over all ranks in order it is the *canonical* tree. op commutes bit for bit, so trees
+// compare as unordered.
 constexpr std::uint32_t tree_split(std::uint32_t n) {   // size of the left part, n >= 2
   std::uint32_t left = 1;
   while (left * 2 < n) left *= 2;
@@ -75,7 +78,8 @@ struct Request {
   int rank_count = 1;
   int root = 0;
   bool in_place = false;
-  // For hierarchical ones: group_of[rank], numbered from 0 in order of first appearance; outermost level first. Empty: flat.
+  // For hierarchical ones: group_of[rank], numbered from 0 in order of first appearance; outermost level first. Empty:
+  // flat.
   std::vector<std::vector<int>> levels;
   bool operator==(const Request&) const = default;
 };

@@ -9,8 +9,12 @@
 namespace tutti::algorithms {
 
 constexpr Chunks input(int first, int count = 1) { return {Space::input, std::uint32_t(first), std::uint32_t(count)}; }
-constexpr Chunks output(int first, int count = 1) { return {Space::output, std::uint32_t(first), std::uint32_t(count)}; }
-constexpr Chunks scratch(int first, int count = 1) { return {Space::scratch, std::uint32_t(first), std::uint32_t(count)}; }
+constexpr Chunks output(int first, int count = 1) {
+  return {Space::output, std::uint32_t(first), std::uint32_t(count)};
+}
+constexpr Chunks scratch(int first, int count = 1) {
+  return {Space::scratch, std::uint32_t(first), std::uint32_t(count)};
+}
 constexpr Chunks nothing() { return {}; }
 
 inline Step send(Chunks source, std::vector<int> receivers) {
@@ -22,7 +26,11 @@ inline Step recv(Chunks target, int sender) {
 }
 inline Step recv_reduce(Chunks target, Chunks own, std::vector<int> senders, bool completes) {
   std::sort(senders.begin(), senders.end());
-  return {.kind = StepKind::recv_reduce, .source = own, .target = target, .peers = std::move(senders), .completes = completes};
+  return {.kind = StepKind::recv_reduce,
+          .source = own,
+          .target = target,
+          .peers = std::move(senders),
+          .completes = completes};
 }
 inline Step copy(Chunks target, Chunks source) {
   return {.kind = StepKind::copy, .source = source, .target = target, .peers = {}};
@@ -40,8 +48,8 @@ constexpr int log2_ceil(int n) {   // the rounds that n ranks need at least: the
   return k;
 }
 
-// The longest chain among the ceil(log2 p) messages of one rank when distances double and the last round sends only what is
-// still missing: with at most three quarters of 2^k ranks that is nothing of what the round before brought.
+// The longest chain among the ceil(log2 p) messages of one rank when distances double and the last round sends only
+// what is still missing: with at most three quarters of 2^k ranks that is nothing of what the round before brought.
 constexpr int doubling_chain(int n) {
   const int rounds = log2_ceil(n);
   return 4 * n <= (3 << rounds) && n > 2 ? rounds - 1 : rounds;
@@ -68,7 +76,8 @@ constexpr bool is_reduction(Collective what) {
 inline std::string_view common_refusal(const Request& request) {
   switch (request.collective) {
     case Collective::barrier: return "a barrier has no data: it runs as an all_reduce of nothing";
-    case Collective::send: case Collective::recv: return "send and recv are single messages and need no schedule";
+    case Collective::send:
+    case Collective::recv: return "send and recv are single messages and need no schedule";
     default: break;
   }
   if (request.rank_count < 1) return "needs at least one rank";

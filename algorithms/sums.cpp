@@ -5,7 +5,8 @@
 
 namespace tutti::algorithms {
 
-std::uint32_t Sums::intern(std::unordered_map<std::uint64_t, std::uint32_t>& known, std::uint64_t key, const Node& node) {
+std::uint32_t Sums::intern(std::unordered_map<std::uint64_t, std::uint32_t>& known, std::uint64_t key,
+                           const Node& node) {
   const auto [at, fresh] = known.try_emplace(key, std::uint32_t(nodes_.size()));
   if (fresh) nodes_.push_back(node);
   return at->second;
@@ -18,7 +19,8 @@ std::uint32_t Sums::leaf(std::uint32_t rank, std::uint32_t shape) {
 std::uint32_t Sums::add(std::uint32_t a, std::uint32_t b) {
   if (a > b) std::swap(a, b);
   const std::uint64_t leaves = std::uint64_t(nodes_[a].leaves) + nodes_[b].leaves;
-  return intern(sum_of_, std::uint64_t(a) << 32 | b, {a, b, std::uint32_t(std::min<std::uint64_t>(leaves, UINT32_MAX)), -1});
+  return intern(sum_of_, std::uint64_t(a) << 32 | b,
+                {a, b, std::uint32_t(std::min<std::uint64_t>(leaves, UINT32_MAX)), -1});
 }
 
 std::uint32_t Sums::tree(std::span<const std::uint32_t> operands) {

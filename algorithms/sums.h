@@ -1,6 +1,6 @@
 #pragma once
-// Sums: unordered binary trees of additions over (rank, chunk) leaves, each distinct tree once, so that equal numbers mean
-// equal trees. No arithmetic happens: it tells who was added to whom, not what came out.
+// Sums: unordered binary trees of additions over (rank, chunk) leaves, each distinct tree once, so that equal numbers
+// mean equal trees. No arithmetic happens: it tells who was added to whom, not what came out.
 #include <cstdint>
 #include <span>
 #include <unordered_map>

@@ -1,5 +1,5 @@
-// Two binary trees at once: every rank is an inner node in at most one of them and a leaf in the other, so that both halves of
-// the vector use all links. Logarithmic rounds and full bandwidth for vectors large enough to be pipelined.
+// Two binary trees at once: every rank is an inner node in at most one of them and a leaf in the other, so that both
+// halves of the vector use all links. Logarithmic rounds and full bandwidth for vectors large enough to be pipelined.
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -11,7 +11,8 @@ struct Node {
   std::vector<int> children;   // in order
 };
 
-// In-order search tree over the positions [0, size): even positions are leaves, odd ones inner nodes. A left subtree is perfect.
+// In-order search tree over the positions [0, size): even positions are leaves, odd ones inner nodes. A left subtree is
+// perfect.
 Node place_in_tree(int position, int size) {
   Node node;
   int low = 0, high = size;
@@ -123,7 +124,9 @@ class Tree final : public Family {
   std::string_view source() const override {
     return "Sanders, Speck, Traeff: Two-tree Algorithms for Full Bandwidth Broadcast, Reduction and Scan (2009)";
   }
-  std::string_view best_when() const override { return "middle and large vectors among many ranks: few rounds, every link used"; }
+  std::string_view best_when() const override {
+    return "middle and large vectors among many ranks: few rounds, every link used";
+  }
   bool canonical(const Request& request) const override {   // three operands in one pass, or the root last of three
     if (!is_reduction(request.collective) || request.rank_count == 2) return true;
     return request.rank_count == 3 && (request.collective == Collective::all_reduce || request.root == 2);
@@ -155,8 +158,8 @@ class Tree final : public Family {
   std::string_view refuses(const Request& request) const override {
     switch (request.collective) {
       case Collective::all_reduce: return {};
-      case Collective::broadcast: case Collective::reduce:
-        return request.rank_count == 2 ? "with two ranks both trees are one edge: chain" : "";
+      case Collective::broadcast:
+      case Collective::reduce: return request.rank_count == 2 ? "with two ranks both trees are one edge: chain" : "";
       default: return "serves all_reduce, broadcast and reduce";
     }
   }

@@ -1,4 +1,5 @@
-// What the checker says about schedules written by hand: right ones, and each kind of wrong one, with rank and step named.
+// What the checker says about schedules written by hand: right ones, and each kind of wrong one, with rank and step
+// named.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "algorithms/checker.h"
@@ -22,7 +23,8 @@ Schedule steps(std::vector<Step> list, std::uint32_t blocks = 1, std::vector<std
 std::vector<Schedule> swapped_and_reduced() {
   std::vector<Schedule> out;
   for (int rank : {0, 1}) {
-    out.push_back(steps({send(input(0), 1 - rank), recv(scratch(0), 1 - rank), copy(output(0), input(0)), reduce(output(0), scratch(0), true)},
+    out.push_back(steps({send(input(0), 1 - rank), recv(scratch(0), 1 - rank), copy(output(0), input(0)),
+                         reduce(output(0), scratch(0), true)},
                         1, {0}));
   }
   return out;
@@ -41,26 +43,32 @@ TEST(Checker, accepts_recv_then_reduce_and_counts_it) {
 TEST(Checker, wrong_completes_marks) {
   auto schedules = swapped_and_reduced();
   schedules[1].steps[3].completes = false;
-  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error, AllOf(HasSubstr("rank 1 step 3"), HasSubstr("not marked complete")));
+  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error,
+              AllOf(HasSubstr("rank 1 step 3"), HasSubstr("not marked complete")));
   schedules = swapped_and_reduced();
   schedules[0].steps[2].completes = true;
-  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error, AllOf(HasSubstr("rank 0 step 2"), HasSubstr("only reductions")));
+  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error,
+              AllOf(HasSubstr("rank 0 step 2"), HasSubstr("only reductions")));
 }
 
 TEST(Checker, a_message_without_an_other_end) {
   auto schedules = swapped_and_reduced();
   schedules[0].steps.erase(schedules[0].steps.begin());
-  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error, AllOf(HasSubstr("rank 1 step 1"), HasSubstr("rank 0 sends nothing")));
+  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error,
+              AllOf(HasSubstr("rank 1 step 1"), HasSubstr("rank 0 sends nothing")));
   schedules = swapped_and_reduced();
   schedules[1].steps.push_back(send(output(0), 0));
-  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error, AllOf(HasSubstr("rank 1 step 4"), HasSubstr("nobody receives")));
+  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), schedules).error,
+              AllOf(HasSubstr("rank 1 step 4"), HasSubstr("nobody receives")));
 }
 
 TEST(Checker, one_shot_in_place_without_scratch_deadlocks) {
   std::vector<Schedule> schedules;
-  for (int rank : {0, 1}) schedules.push_back(steps({send(input(0), 1 - rank), recv_reduce(output(0), input(0), {1 - rank}, true)}));
+  for (int rank : {0, 1})
+    schedules.push_back(steps({send(input(0), 1 - rank), recv_reduce(output(0), input(0), {1 - rank}, true)}));
   EXPECT_EQ(check(request_for(Collective::all_reduce, 2), schedules).error, "");
-  EXPECT_THAT(check(request_for(Collective::all_reduce, 2, true), schedules).error, AllOf(HasSubstr("deadlock"), HasSubstr("step 1")));
+  EXPECT_THAT(check(request_for(Collective::all_reduce, 2, true), schedules).error,
+              AllOf(HasSubstr("deadlock"), HasSubstr("step 1")));
 }
 
 TEST(Checker, a_cycle_of_three_is_told_as_one) {
@@ -75,14 +83,15 @@ TEST(Checker, a_cycle_of_three_is_told_as_one) {
 }
 
 TEST(Checker, ends_that_do_not_fit) {
-  std::vector<Schedule> schedules = {
-      steps({send(input(0), 1), recv(output(1), 1), copy(output(0), input(0))}, 2),
-      steps({send(input(0), 0), recv(output(1), 0), copy(output(1), input(0))}, 2)};
-  EXPECT_THAT(check(request_for(Collective::all_gather, 2), schedules).error, AllOf(HasSubstr("shapes differ"), HasSubstr("rank 1 step 1")));
+  std::vector<Schedule> schedules = {steps({send(input(0), 1), recv(output(1), 1), copy(output(0), input(0))}, 2),
+                                     steps({send(input(0), 0), recv(output(1), 0), copy(output(1), input(0))}, 2)};
+  EXPECT_THAT(check(request_for(Collective::all_gather, 2), schedules).error,
+              AllOf(HasSubstr("shapes differ"), HasSubstr("rank 1 step 1")));
   schedules[1].steps[1] = recv(output(0, 2), 0);
   EXPECT_THAT(check(request_for(Collective::all_gather, 2), schedules).error, HasSubstr("counts differ"));
   schedules[1].steps[1] = recv(output(7), 0);
-  EXPECT_THAT(check(request_for(Collective::all_gather, 2), schedules).error, AllOf(HasSubstr("no such chunk"), HasSubstr("rank 1 step 1")));
+  EXPECT_THAT(check(request_for(Collective::all_gather, 2), schedules).error,
+              AllOf(HasSubstr("no such chunk"), HasSubstr("rank 1 step 1")));
   schedules[1].steps[1] = recv(input(0), 0);
   EXPECT_THAT(check(request_for(Collective::all_gather, 2), schedules).error, HasSubstr("writes input"));
   schedules[1].blocks = 3;
@@ -90,10 +99,13 @@ TEST(Checker, ends_that_do_not_fit) {
 }
 
 TEST(Checker, what_is_read_must_have_been_written) {
-  std::vector<Schedule> schedules = {steps({send(scratch(0), 1), copy(output(0), input(0))}, 1, {0}), steps({recv(output(0), 0)})};
-  EXPECT_THAT(check(request_for(Collective::broadcast, 2), schedules).error, AllOf(HasSubstr("rank 0 step 0"), HasSubstr("nobody has written")));
+  std::vector<Schedule> schedules = {steps({send(scratch(0), 1), copy(output(0), input(0))}, 1, {0}),
+                                     steps({recv(output(0), 0)})};
+  EXPECT_THAT(check(request_for(Collective::broadcast, 2), schedules).error,
+              AllOf(HasSubstr("rank 0 step 0"), HasSubstr("nobody has written")));
   schedules = {steps({send(input(0), 1)}), steps({recv(output(0), 0)})};
-  EXPECT_THAT(check(request_for(Collective::broadcast, 2), schedules).error, HasSubstr("rank 0: output[0] is never written"));
+  EXPECT_THAT(check(request_for(Collective::broadcast, 2), schedules).error,
+              HasSubstr("rank 0: output[0] is never written"));
   EXPECT_EQ(check(request_for(Collective::broadcast, 2, true), schedules).error, "");
 }
 
@@ -102,7 +114,8 @@ TEST(Checker, every_contribution_exactly_once) {
   std::vector<Schedule> schedules = {
       steps({recv_reduce(scratch(0), input(0), {1}, false), recv_reduce(output(0), scratch(0), {1}, true)}, 1, {0}),
       steps({send(input(0), 0), send(input(0), 0)}), steps({})};
-  EXPECT_THAT(check(request_for(Collective::reduce, 3), schedules).error, AllOf(HasSubstr("rank 0 step 1"), HasSubstr("not the sum")));
+  EXPECT_THAT(check(request_for(Collective::reduce, 3), schedules).error,
+              AllOf(HasSubstr("rank 0 step 1"), HasSubstr("not the sum")));
 }
 
 TEST(Checker, own_data_of_reductions_is_named_as_input) {
@@ -112,11 +125,13 @@ TEST(Checker, own_data_of_reductions_is_named_as_input) {
 
 TEST(Checker, different_trees_are_not_the_same_bits) {
   // Rank 0 adds (0+1)+2, rank 1 gets that, rank 2 adds (0+2)+1 by itself.
-  std::vector<Schedule> schedules = {
-      steps({send(input(0), 2), recv_reduce(scratch(0), input(0), {1}, false), recv_reduce(output(0), scratch(0), {2}, true), send(output(0), 1)},
-            1, {0}),
-      steps({send(input(0), {0, 2}), recv(output(0), 0)}),
-      steps({recv_reduce(scratch(0), input(0), {0}, false), recv_reduce(output(0), scratch(0), {1}, true), send(input(0), 0)}, 1, {0})};
+  std::vector<Schedule> schedules = {steps({send(input(0), 2), recv_reduce(scratch(0), input(0), {1}, false),
+                                            recv_reduce(output(0), scratch(0), {2}, true), send(output(0), 1)},
+                                           1, {0}),
+                                     steps({send(input(0), {0, 2}), recv(output(0), 0)}),
+                                     steps({recv_reduce(scratch(0), input(0), {0}, false),
+                                            recv_reduce(output(0), scratch(0), {1}, true), send(input(0), 0)},
+                                           1, {0})};
   const Verdict verdict = check(request_for(Collective::all_reduce, 3), schedules);
   // The multicast of rank 1 is taken by rank 0 and rank 2 at once, and rank 2 then still has to send: no deadlock.
   EXPECT_EQ(verdict.error, "");
@@ -125,7 +140,8 @@ TEST(Checker, different_trees_are_not_the_same_bits) {
 }
 
 TEST(Checker, refuses_other_numbers_of_schedules_and_other_collectives) {
-  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), std::vector<Schedule>(1)).error, HasSubstr("1 schedules for 2 ranks"));
+  EXPECT_THAT(check(request_for(Collective::all_reduce, 2), std::vector<Schedule>(1)).error,
+              HasSubstr("1 schedules for 2 ranks"));
   EXPECT_NE(check(request_for(Collective::barrier, 2), std::vector<Schedule>(2)).error, "");
 }
 

@@ -14,7 +14,8 @@ Request request_for(Collective what, int rank_count, Levels levels = {}) {
   return {.collective = what, .rank_count = rank_count, .root = 0, .in_place = false, .levels = std::move(levels)};
 }
 
-// Somebody has to send what everybody lacks: p-1 of p blocks in all_gather and reduce_scatter, twice that in all_reduce.
+// Somebody has to send what everybody lacks: p-1 of p blocks in all_gather and reduce_scatter, twice that in
+// all_reduce.
 TEST(Costs, nobody_beats_the_bandwidth_bound_and_the_optimal_ones_meet_it) {
   for (const Generator* generator : generators()) {
     for (int p = 2; p <= 33; ++p) {
@@ -22,11 +23,13 @@ TEST(Costs, nobody_beats_the_bandwidth_bound_and_the_optimal_ones_meet_it) {
         const double part = double(p - 1) / p;
         double bound = 0;
         if (request.collective == Collective::all_reduce) bound = 2 * part;
-        if (request.collective == Collective::all_gather || request.collective == Collective::reduce_scatter) bound = part;
+        if (request.collective == Collective::all_gather || request.collective == Collective::reduce_scatter)
+          bound = part;
         const double sent = generator->cost(request).sent;
         EXPECT_GE(sent, bound - 1e-9) << generator->name() << " " << described(request);
         const std::string_view name = generator->name();
-        const bool optimal = name == "ring" || name == "bidirectional_ring" || name == "two_shot" || name == "circulant" || name == "pat" ||
+        const bool optimal = name == "ring" || name == "bidirectional_ring" || name == "two_shot" ||
+                             name == "circulant" || name == "pat" ||
                              (name == "bruck" && request.collective != Collective::all_to_all);
         if (optimal) { EXPECT_NEAR(sent, bound, 1e-9) << name << " " << described(request); }
       }
@@ -63,16 +66,16 @@ TEST(Costs, hierarchical_with_equal_groups_has_a_closed_form) {
       const Cost gather = generator.cost(request_for(Collective::all_gather, p, levels));
       EXPECT_EQ(gather.rounds, 2);
       EXPECT_EQ(gather.messages, hosts + each - 1);
-      EXPECT_NEAR(gather.sent, 1, 1e-9);                      // own block to each group, then the run to each member
+      EXPECT_NEAR(gather.sent, 1, 1e-9);   // own block to each group, then the run to each member
       EXPECT_NEAR(gather.written, 1.0 / p + run, 1e-9);
       const Cost scatter = generator.cost(request_for(Collective::reduce_scatter, p, levels));
       EXPECT_EQ(scatter.rounds, 2);
       EXPECT_EQ(scatter.messages, hosts + each - 1);
       EXPECT_NEAR(scatter.sent, 1, 1e-9);
-      EXPECT_NEAR(scatter.reduced, 1 + run, 1e-9);            // each members' run, then hosts' sums of the own block
+      EXPECT_NEAR(scatter.reduced, 1 + run, 1e-9);   // each members' run, then hosts' sums of the own block
       const Cost both = generator.cost(request_for(Collective::all_reduce, p, levels));
       EXPECT_EQ(both.rounds, 4);
-      EXPECT_NEAR(both.sent, 2.0 * (p - 1) / p, 1e-9);        // optimal: no block is bound to a rank
+      EXPECT_NEAR(both.sent, 2.0 * (p - 1) / p, 1e-9);   // optimal: no block is bound to a rank
       EXPECT_NEAR(both.reduced, 1 + run, 1e-9);
       EXPECT_EQ(both.messages, 2 * (hosts + each - 2));
     }
@@ -103,8 +106,10 @@ TEST(Costs, hierarchical_crosses_borders_once_a_group) {
         EXPECT_EQ(leaving(request_for(Collective::all_gather, p, levels), group_of, group), size * (groups - 1));
         EXPECT_EQ(leaving(request_for(Collective::reduce_scatter, p, levels), group_of, group), p - size);
         const int turns = p / groups + (group < p % groups ? 1 : 0);   // blocks that this group completes
-        EXPECT_EQ(leaving(request_for(Collective::all_reduce, p, levels), group_of, group), turns * (groups - 1) + p - turns);
-        EXPECT_EQ(leaving(request_for(Collective::broadcast, p, levels), group_of, group), group == group_of[0] ? groups - 1 : 0);
+        EXPECT_EQ(leaving(request_for(Collective::all_reduce, p, levels), group_of, group),
+                  turns * (groups - 1) + p - turns);
+        EXPECT_EQ(leaving(request_for(Collective::broadcast, p, levels), group_of, group),
+                  group == group_of[0] ? groups - 1 : 0);
         EXPECT_EQ(leaving(request_for(Collective::reduce, p, levels), group_of, group), group == group_of[0] ? 0 : 1);
       }
     }
@@ -115,10 +120,10 @@ TEST(Costs, hierarchical_is_canonical_for_aligned_groups) {
   const Generator& generator = *find_generator("hierarchical");
   for (Collective what : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
     EXPECT_TRUE(generator.canonical(request_for(what, 16, {grouped(16, {4})})));
-    EXPECT_TRUE(generator.canonical(request_for(what, 19, {grouped(19, {8})})));                        // the last one is short
+    EXPECT_TRUE(generator.canonical(request_for(what, 19, {grouped(19, {8})})));   // the last one is short
     EXPECT_TRUE(generator.canonical(request_for(what, 29, {grouped(29, {16}), grouped(29, {4})})));
     EXPECT_FALSE(generator.canonical(request_for(what, 12, {grouped(12, {3})})));
-    EXPECT_FALSE(generator.canonical(request_for(what, 8, {{0, 1, 0, 1, 0, 1, 0, 1}})));                // dealt out in turn
+    EXPECT_FALSE(generator.canonical(request_for(what, 8, {{0, 1, 0, 1, 0, 1, 0, 1}})));   // dealt out in turn
   }
 }
 
@@ -137,12 +142,18 @@ TEST(Generators, names_are_unique_and_found_and_refusals_say_why) {
   const Generator& hierarchical = *find_generator("hierarchical");
   EXPECT_FALSE(hierarchical.refusal(request_for(Collective::all_reduce, 4)).empty());
   EXPECT_FALSE(hierarchical.refusal(request_for(Collective::all_reduce, 4, {{0, 0, 1}})).empty());
-  EXPECT_NE(hierarchical.refusal(request_for(Collective::all_reduce, 4, {{0, 0, 1, 1}, {0, 1, 1, 0}})).find("within"), std::string_view::npos);
+  EXPECT_NE(hierarchical.refusal(request_for(Collective::all_reduce, 4, {{0, 0, 1, 1}, {0, 1, 1, 0}})).find("within"),
+            std::string_view::npos);
 }
 
 // A few schedules as text, for people: tests/golden/schedules/<generator>_<collective>_<ranks>.txt.
 TEST(Generators, small_schedules_read_as_written_down) {
-  struct Sample { const char* generator; Collective what; int ranks; Levels levels; };
+  struct Sample {
+    const char* generator;
+    Collective what;
+    int ranks;
+    Levels levels;
+  };
   const std::vector<Sample> samples = {{"ring", Collective::all_reduce, 3, {}},
                                        {"two_shot", Collective::all_reduce, 3, {}},
                                        {"recursive_doubling", Collective::all_reduce, 5, {}},
@@ -151,7 +162,8 @@ TEST(Generators, small_schedules_read_as_written_down) {
     const Request request = request_for(sample.what, sample.ranks, sample.levels);
     std::string text;
     for (int rank = 0; rank < sample.ranks; ++rank) {
-      text += "rank " + std::to_string(rank) + ": " + to_string(find_generator(sample.generator)->generate(request, rank));
+      text +=
+          "rank " + std::to_string(rank) + ": " + to_string(find_generator(sample.generator)->generate(request, rank));
     }
     const std::string path = std::string(TUTTI_SOURCE_DIR "/tests/golden/schedules/") + sample.generator + "_" +
                              std::string(name_of(sample.what)) + "_" + std::to_string(sample.ranks) + ".txt";

@@ -25,7 +25,8 @@ struct Extent {
   std::size_t at, words;
 };
 
-// The words of one rank. Chunks of different blocks have different lengths, so that a wrong chunk shows as a wrong length.
+// The words of one rank. Chunks of different blocks have different lengths, so that a wrong chunk shows as a wrong
+// length.
 struct Memory {
   std::vector<std::uint64_t> words;
   std::vector<Extent> spaces[3];
@@ -33,10 +34,17 @@ struct Memory {
 
 class Machine {
  public:
-  Machine(const Request& request, const std::vector<Schedule>& schedules, const std::vector<bool>& in_place, std::uint64_t seed,
-          Addition addition)
-      : request_(request), schedules_(schedules), in_place_(in_place), addition_(addition), random_(seed),
-        ranks_(request.rank_count), memories_(schedules.size()), done_(schedules.size()), before_(schedules.size()) {}
+  Machine(const Request& request, const std::vector<Schedule>& schedules, const std::vector<bool>& in_place,
+          std::uint64_t seed, Addition addition)
+      : request_(request),
+        schedules_(schedules),
+        in_place_(in_place),
+        addition_(addition),
+        random_(seed),
+        ranks_(request.rank_count),
+        memories_(schedules.size()),
+        done_(schedules.size()),
+        before_(schedules.size()) {}
 
   Outcome run();
 
@@ -92,11 +100,21 @@ std::size_t Machine::length(int shape) const {
 std::vector<int> Machine::input_shapes(int rank) const {
   const int slices = int(schedules_[0].slices), blocks = int(schedules_[0].blocks);
   std::vector<int> out;
-  const auto whole = [&] { for (int i = 0; i < blocks * slices; ++i) out.push_back(i); };
+  const auto whole = [&] {
+    for (int i = 0; i < blocks * slices; ++i) out.push_back(i);
+  };
   switch (request_.collective) {
-    case Collective::broadcast: case Collective::scatter: if (at_root(rank)) whole(); break;
-    case Collective::all_gather: case Collective::gather: for (int s = 0; s < slices; ++s) out.push_back(rank * slices + s); break;
-    case Collective::all_to_all: for (int i = 0; i < ranks_ * slices; ++i) out.push_back(rank * ranks_ * slices + i); break;
+    case Collective::broadcast:
+    case Collective::scatter:
+      if (at_root(rank)) whole();
+      break;
+    case Collective::all_gather:
+    case Collective::gather:
+      for (int s = 0; s < slices; ++s) out.push_back(rank * slices + s);
+      break;
+    case Collective::all_to_all:
+      for (int i = 0; i < ranks_ * slices; ++i) out.push_back(rank * ranks_ * slices + i);
+      break;
     default: whole(); break;
   }
   return out;
@@ -105,10 +123,18 @@ std::vector<int> Machine::input_shapes(int rank) const {
 std::vector<int> Machine::output_shapes(int rank) const {
   const int slices = int(schedules_[0].slices), blocks = int(schedules_[0].blocks);
   std::vector<int> out;
-  const auto whole = [&] { for (int i = 0; i < blocks * slices; ++i) out.push_back(i); };
+  const auto whole = [&] {
+    for (int i = 0; i < blocks * slices; ++i) out.push_back(i);
+  };
   switch (request_.collective) {
-    case Collective::reduce: case Collective::gather: if (at_root(rank)) whole(); break;
-    case Collective::reduce_scatter: case Collective::scatter: for (int s = 0; s < slices; ++s) out.push_back(rank * slices + s); break;
+    case Collective::reduce:
+    case Collective::gather:
+      if (at_root(rank)) whole();
+      break;
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      for (int s = 0; s < slices; ++s) out.push_back(rank * slices + s);
+      break;
     case Collective::all_to_all:
       for (int from = 0; from < ranks_; ++from) {
         for (int s = 0; s < slices; ++s) out.push_back((from * ranks_ + rank) * slices + s);
@@ -139,14 +165,16 @@ void Machine::build(int rank) {
     for (std::size_t j = 0; same == in.size() && j < in.size(); ++j) {
       if (in[j] == out[i]) same = j;
     }
-    if (together && same < in.size()) memory.spaces[int(Space::output)].push_back(memory.spaces[int(Space::input)][same]);
+    if (together && same < in.size())
+      memory.spaces[int(Space::output)].push_back(memory.spaces[int(Space::input)][same]);
     else append(Space::output, out[i]);
   }
   for (std::uint32_t shape : schedules_[std::size_t(rank)].scratch) append(Space::scratch, int(shape));
 }
 
 bool Machine::known(int rank, const Chunks& chunks) {
-  return chunks.count == 0 || std::size_t(chunks.first) + chunks.count <= memories_[std::size_t(rank)].spaces[int(chunks.space)].size();
+  return chunks.count == 0 ||
+         std::size_t(chunks.first) + chunks.count <= memories_[std::size_t(rank)].spaces[int(chunks.space)].size();
 }
 
 bool Machine::sane(int rank, const Step& step) {
@@ -161,7 +189,8 @@ bool Machine::sane(int rank, const Step& step) {
 
 std::vector<Extent> Machine::extents(int rank, const Chunks& chunks) const {
   std::vector<Extent> out;
-  for (std::uint32_t i = 0; i < chunks.count; ++i) out.push_back(memories_[std::size_t(rank)].spaces[int(chunks.space)][chunks.first + i]);
+  for (std::uint32_t i = 0; i < chunks.count; ++i)
+    out.push_back(memories_[std::size_t(rank)].spaces[int(chunks.space)][chunks.first + i]);
   return out;
 }
 
@@ -237,7 +266,8 @@ bool Machine::store(int rank, const Step& step, std::map<int, std::vector<std::u
         values.push_back(words[word]);
       }
       const std::uint64_t value = add_all(values, 0, values.size(), addition_);
-      memories_[std::size_t(rank)].words[e.at + i] = step.completes && addition_ == Addition::sum ? value * kAverage : value;
+      memories_[std::size_t(rank)].words[e.at + i] =
+          step.completes && addition_ == Addition::sum ? value * kAverage : value;
     }
   }
   for (const auto& [from, words] : operands) {
@@ -257,7 +287,9 @@ bool Machine::fire(const std::set<std::pair<int, std::size_t>>& together) {
     for (int peer : s.peers) {
       for (const auto& [from, sent] : together) {
         const Step& other = schedules_[std::size_t(from)].steps[sent];
-        if (from != peer || other.kind != StepKind::send || std::count(other.peers.begin(), other.peers.end(), rank) == 0) continue;
+        if (from != peer || other.kind != StepKind::send ||
+            std::count(other.peers.begin(), other.peers.end(), rank) == 0)
+          continue;
         mine[peer] = read(peer, other.source);
       }
     }
@@ -273,8 +305,10 @@ bool Machine::fire(const std::set<std::pair<int, std::size_t>>& together) {
 std::vector<std::uint64_t> Machine::meant(int rank, int shape) const {
   const int block = shape / int(schedules_[0].slices);
   switch (request_.collective) {
-    case Collective::broadcast: case Collective::scatter: return given_.at({request_.root, shape});
-    case Collective::all_gather: case Collective::gather: return given_.at({block, shape});
+    case Collective::broadcast:
+    case Collective::scatter: return given_.at({request_.root, shape});
+    case Collective::all_gather:
+    case Collective::gather: return given_.at({block, shape});
     case Collective::all_to_all: return given_.at({block / ranks_, shape});
     default: break;
   }
@@ -304,7 +338,8 @@ void Machine::compare() {
     }
     for (std::size_t i = 0; i < in.size(); ++i) {
       if (written.count(memory.spaces[int(Space::input)][i].at) > 0) continue;
-      if (read(rank, {Space::input, std::uint32_t(i), 1}) != given_.at({rank, in[i]})) outcome_.error = "input was changed";
+      if (read(rank, {Space::input, std::uint32_t(i), 1}) != given_.at({rank, in[i]}))
+        outcome_.error = "input was changed";
     }
   }
   if (addition_ != Addition::mixing || !reduces()) return;

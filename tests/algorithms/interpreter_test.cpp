@@ -1,4 +1,5 @@
-// The interpreter's second opinion on what the checker proves: the words that come out, and the trees they were added by.
+// The interpreter's second opinion on what the checker proves: the words that come out, and the trees they were added
+// by.
 #include <gtest/gtest.h>
 #include "algorithms/checker.h"
 #include "tests/algorithms/interpreter.h"
@@ -33,11 +34,13 @@ TEST_P(Runs, bits_are_the_same_or_canonical_exactly_where_claimed) {
   for (int p = 2; p <= 9; ++p) {
     for (const Request& request : requests(generator, p)) {
       const bool all = request.collective == Collective::all_reduce;
-      if (!all && request.collective != Collective::reduce && request.collective != Collective::reduce_scatter) continue;
+      if (!all && request.collective != Collective::reduce && request.collective != Collective::reduce_scatter)
+        continue;
       const std::vector<bool> in_place(std::size_t(p), request.in_place);
       const Outcome outcome = interpret(request, schedules_of(generator, request), in_place, 7, Addition::mixing);
       ASSERT_EQ(outcome.error, "") << described(request);
-      std::vector<std::uint64_t> blocks;   // all outputs one behind another: of a reduce_scatter that is the whole vector
+      std::vector<std::uint64_t>
+          blocks;   // all outputs one behind another: of a reduce_scatter that is the whole vector
       bool same = true;
       for (const auto& output : outcome.outputs) {
         if (all && !blocks.empty()) same = same && output == blocks;
@@ -49,7 +52,9 @@ TEST_P(Runs, bits_are_the_same_or_canonical_exactly_where_claimed) {
   }
 }
 
-std::string generator_name(const testing::TestParamInfo<const Generator*>& info) { return std::string(info.param->name()); }
+std::string generator_name(const testing::TestParamInfo<const Generator*>& info) {
+  return std::string(info.param->name());
+}
 
 INSTANTIATE_TEST_SUITE_P(All, Runs, testing::ValuesIn(generators().begin(), generators().end()), generator_name);
 

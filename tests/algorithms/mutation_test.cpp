@@ -1,5 +1,5 @@
-// Mutants: schedules with one step spoilt. Whatever the interpreter finds to be wrong, the checker must refuse; whatever the
-// checker lets pass, the interpreter must find right.
+// Mutants: schedules with one step spoilt. Whatever the interpreter finds to be wrong, the checker must refuse;
+// whatever the checker lets pass, the interpreter must find right.
 #include <array>
 #include <cstdio>
 #include <gtest/gtest.h>
@@ -12,8 +12,22 @@
 namespace tutti::algorithms::test {
 namespace {
 
-enum class Change { drop, duplicate, shift_source, shift_target, change_peer, swap_kind, source_space, target_space, swap_steps,
-                    swap_neighbours, drop_operand, drop_peer, shrink, flip_completes };
+enum class Change {
+  drop,
+  duplicate,
+  shift_source,
+  shift_target,
+  change_peer,
+  swap_kind,
+  source_space,
+  target_space,
+  swap_steps,
+  swap_neighbours,
+  drop_operand,
+  drop_peer,
+  shrink,
+  flip_completes
+};
 constexpr int kChanges = 14;
 
 using Random = std::mt19937_64;
@@ -22,7 +36,9 @@ int below(Random& random, std::size_t n) { return int(random() % n); }
 
 void shift(Random& random, Chunks& chunks) { chunks.first += random() % 2 == 0 && chunks.first > 0 ? -1u : 1u; }
 
-void other_space(Random& random, Chunks& chunks) { chunks.space = Space((int(chunks.space) + 1 + below(random, 2)) % 3); }
+void other_space(Random& random, Chunks& chunks) {
+  chunks.space = Space((int(chunks.space) + 1 + below(random, 2)) % 3);
+}
 
 void change_peer(Random& random, int rank_count, Step& step) {
   if (step.peers.empty()) return;
@@ -32,7 +48,10 @@ void change_peer(Random& random, int rank_count, Step& step) {
 
 void swap_kind(Step& step) {
   switch (step.kind) {
-    case StepKind::recv: step.kind = StepKind::recv_reduce; step.source = step.target; break;
+    case StepKind::recv:
+      step.kind = StepKind::recv_reduce;
+      step.source = step.target;
+      break;
     case StepKind::recv_reduce:
       step.kind = StepKind::recv;
       step.source = {};
@@ -50,16 +69,30 @@ void spoil(Random& random, Change change, int rank_count, std::size_t at, std::v
   switch (change) {
     case Change::drop: steps.erase(steps.begin() + long(at)); break;
     case Change::duplicate: steps.insert(steps.begin() + long(at), Step(step)); break;
-    case Change::shift_source: if (step.source.count > 0) shift(random, step.source); break;
-    case Change::shift_target: if (step.target.count > 0) shift(random, step.target); break;
+    case Change::shift_source:
+      if (step.source.count > 0) shift(random, step.source);
+      break;
+    case Change::shift_target:
+      if (step.target.count > 0) shift(random, step.target);
+      break;
     case Change::change_peer: change_peer(random, rank_count, step); break;
     case Change::swap_kind: swap_kind(step); break;
-    case Change::source_space: if (step.source.count > 0) other_space(random, step.source); break;
-    case Change::target_space: if (step.target.count > 0) other_space(random, step.target); break;
+    case Change::source_space:
+      if (step.source.count > 0) other_space(random, step.source);
+      break;
+    case Change::target_space:
+      if (step.target.count > 0) other_space(random, step.target);
+      break;
     case Change::swap_steps: std::swap(step, steps[std::size_t(below(random, steps.size()))]); break;
-    case Change::swap_neighbours: if (at > 0) std::swap(step, steps[at - 1]); break;
-    case Change::drop_operand: if (step.kind == StepKind::recv_reduce) step.source = {}; break;
-    case Change::drop_peer: if (step.peers.size() > 1) step.peers.erase(step.peers.begin() + below(random, step.peers.size())); break;
+    case Change::swap_neighbours:
+      if (at > 0) std::swap(step, steps[at - 1]);
+      break;
+    case Change::drop_operand:
+      if (step.kind == StepKind::recv_reduce) step.source = {};
+      break;
+    case Change::drop_peer:
+      if (step.peers.size() > 1) step.peers.erase(step.peers.begin() + below(random, step.peers.size()));
+      break;
     case Change::shrink:
       if (step.source.count > 0) --step.source.count;
       if (step.target.count > 0) --step.target.count;
@@ -78,7 +111,8 @@ void judge(const Request& request, const std::vector<Schedule>& mutant, const st
   const std::vector<bool> in_place(mutant.size(), request.in_place);
   const Verdict verdict = check(request, mutant);
   std::string error;
-  for (std::uint64_t seed = 1; seed <= 3 && error.empty(); ++seed) error = interpret(request, mutant, in_place, seed).error;
+  for (std::uint64_t seed = 1; seed <= 3 && error.empty(); ++seed)
+    error = interpret(request, mutant, in_place, seed).error;
   ++tally.made;
   tally.harmful += !error.empty();
   tally.refused += !verdict.proved();
@@ -89,7 +123,9 @@ void judge(const Request& request, const std::vector<Schedule>& mutant, const st
 
 // The receive at `peer` that meets step `at` of `rank`, a send.
 std::size_t counterpart(const std::vector<Schedule>& schedules, int rank, std::size_t at, int peer) {
-  const auto names = [](const Step& step, int whom) { return std::count(step.peers.begin(), step.peers.end(), whom) > 0; };
+  const auto names = [](const Step& step, int whom) {
+    return std::count(step.peers.begin(), step.peers.end(), whom) > 0;
+  };
   const std::vector<Step>& sends = schedules[std::size_t(rank)].steps;
   const std::vector<Step>& receives = schedules[std::size_t(peer)].steps;
   int before = 0;
@@ -140,8 +176,8 @@ void mutate(const Generator& generator, const Request& request, Random& random, 
     const int at = below(random, steps.size());
     spoil(random, Change(i), request.rank_count, std::size_t(at), steps);
     if (mutant == schedules) continue;
-    const std::string what = std::string(generator.name()) + " " + described(request) + ", change " + std::to_string(i) +
-                             " of rank " + std::to_string(rank) + " step " + std::to_string(at);
+    const std::string what = std::string(generator.name()) + " " + described(request) + ", change " +
+                             std::to_string(i) + " of rank " + std::to_string(rank) + " step " + std::to_string(at);
     judge(request, mutant, what, tallies[Change(i)]);
   }
 }
@@ -157,14 +193,16 @@ TEST(Mutants, messages_spoilt_at_both_ends_are_refused_when_harmful) {
         for (int i = 0; i < 2 * kPairChanges; ++i) {
           std::vector<Schedule> mutant = schedules;
           if (!spoil_pair(random, i % kPairChanges, mutant)) continue;
-          judge(request, mutant, std::string(generator->name()) + " " + described(request) + ", pair change " + std::to_string(i),
+          judge(request, mutant,
+                std::string(generator->name()) + " " + described(request) + ", pair change " + std::to_string(i),
                 tallies[std::size_t(i % kPairChanges)]);
         }
       }
     }
   }
   for (const Tally& tally : tallies) {
-    std::printf("both ends: %5d mutants, %5d harmful, %5d refused, %d missed\n", tally.made, tally.harmful, tally.refused, tally.missed);
+    std::printf("both ends: %5d mutants, %5d harmful, %5d refused, %d missed\n", tally.made, tally.harmful,
+                tally.refused, tally.missed);
     EXPECT_GT(tally.harmful, 100);
     EXPECT_EQ(tally.missed, 0);
   }
@@ -180,15 +218,16 @@ TEST(Mutants, the_checker_refuses_every_harmful_one) {
   }
   Tally all;
   for (const auto& [change, tally] : tallies) {
-    std::printf("change %2d: %5d mutants, %5d harmful, %5d refused, %d missed\n", int(change), tally.made, tally.harmful,
-                tally.refused, tally.missed);
+    std::printf("change %2d: %5d mutants, %5d harmful, %5d refused, %d missed\n", int(change), tally.made,
+                tally.harmful, tally.refused, tally.missed);
     EXPECT_GT(tally.harmful, 50) << "change " << int(change) << " spoils too little to say anything";
     all.made += tally.made;
     all.harmful += tally.harmful;
     all.refused += tally.refused;
     all.missed += tally.missed;
   }
-  std::printf("all:       %5d mutants, %5d harmful, %5d refused, %d missed\n", all.made, all.harmful, all.refused, all.missed);
+  std::printf("all:       %5d mutants, %5d harmful, %5d refused, %d missed\n", all.made, all.harmful, all.refused,
+              all.missed);
   EXPECT_EQ(tallies.size(), std::size_t(kChanges));
   EXPECT_GT(all.harmful, 1000);
   EXPECT_EQ(all.missed, 0);

@@ -42,7 +42,8 @@ TEST_P(Proofs, every_request_is_proved_and_its_card_is_true) {
   EXPECT_GT(proved, 10);
 }
 
-// Ranks decide by themselves whether they work in place, so every mixture must work. Half of all ranks, and all but one.
+// Ranks decide by themselves whether they work in place, so every mixture must work. Half of all ranks, and all but
+// one.
 TEST_P(Proofs, ranks_in_place_meet_ranks_that_are_not) {
   const Generator& generator = *GetParam();
   for (int p = 2; p <= 17; ++p) {
@@ -62,7 +63,9 @@ TEST_P(Proofs, ranks_in_place_meet_ranks_that_are_not) {
   }
 }
 
-std::string generator_name(const testing::TestParamInfo<const Generator*>& info) { return std::string(info.param->name()); }
+std::string generator_name(const testing::TestParamInfo<const Generator*>& info) {
+  return std::string(info.param->name());
+}
 
 INSTANTIATE_TEST_SUITE_P(All, Proofs, testing::ValuesIn(generators().begin(), generators().end()), generator_name);
 

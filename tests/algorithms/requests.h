@@ -6,12 +6,13 @@
 
 namespace tutti::algorithms::test {
 
-inline constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                                              Collective::broadcast,  Collective::reduce,         Collective::gather,
-                                              Collective::scatter,    Collective::all_to_all};
+inline constexpr Collective kCollectives[] = {
+    Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
+    Collective::reduce,     Collective::gather,         Collective::scatter,    Collective::all_to_all};
 
 inline bool has_root(Collective what) {
-  return what == Collective::broadcast || what == Collective::reduce || what == Collective::gather || what == Collective::scatter;
+  return what == Collective::broadcast || what == Collective::reduce || what == Collective::gather ||
+         what == Collective::scatter;
 }
 
 // All roots of small communicators; the ends, the middle and their neighbours of larger ones.
@@ -55,8 +56,8 @@ inline std::vector<Levels> groupings(int rank_count) {
 }
 
 inline std::string described(const Request& request) {
-  std::string text = std::string(name_of(request.collective)) + " ranks " + std::to_string(request.rank_count) + " root " +
-                     std::to_string(request.root) + (request.in_place ? " in place" : "");
+  std::string text = std::string(name_of(request.collective)) + " ranks " + std::to_string(request.rank_count) +
+                     " root " + std::to_string(request.root) + (request.in_place ? " in place" : "");
   for (const auto& level : request.levels) {
     text += " [";
     for (int group : level) text += std::to_string(group) + " ";
