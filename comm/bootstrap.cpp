@@ -19,7 +19,7 @@ using StreamPtr = std::unique_ptr<Stream>;
 constexpr std::chrono::seconds kAnswerGrace{3};      // the meeting point's verdict says more than our own clock
 constexpr std::chrono::seconds kLinkLimit{10};       // to link up and spread the table, once all have met
 constexpr std::chrono::seconds kReportEvery{5};
-constexpr std::chrono::milliseconds kFirstPause{10}, kLongestPause{1000};
+constexpr std::chrono::milliseconds kFirstPause{10}, kLongestPause{1000}, kFirstRound{250};
 constexpr std::uint8_t kTableFrame = 1;              // Control::Kind goes on from there
 
 bool is_loopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address.rfind("[::1]", 0) == 0; }
@@ -240,14 +240,17 @@ Status Joining::no_meeting_point(const Status& last) const {
 
 Task<Status> Joining::visit() {
   Status last(Code::timeout, "no time was left");
-  Nanoseconds pause = kFirstPause;
+  Nanoseconds pause = kFirstPause, round = kFirstRound;
   TimePoint next_report = loop_.now() + kReportEvery;
   const PeerHello caller = hello(Purpose::meeting);
   while (loop_.now() < deadline_) {
     auto where = candidates();
     if (!where && where.status().code() == Code::invalid_argument) co_return where.status();
     if (where) {
-      auto dialling = dial(loop_, *where, request_.key, caller, std::min(deadline_, loop_.now() + kHandshakeLimit));
+      // One that swallows what it is sent must not keep us from asking the others again.
+      const Nanoseconds limit = where->size() == 1 ? Nanoseconds(kHandshakeLimit) : round;
+      round = std::min<Nanoseconds>(round * 2, kHandshakeLimit);
+      auto dialling = dial(loop_, *where, request_.key, caller, std::min(deadline_, loop_.now() + limit));
       auto dialled = co_await dialling;
       if (dialled) {
         auto asking = ask_meeting_point(loop_, *dialled->stream, own_, deadline_ - loop_.now(), deadline_ + kAnswerGrace);

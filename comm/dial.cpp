@@ -9,14 +9,15 @@ namespace {
 
 using Answers = Channel<Result<Dialled>>;
 
-Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, const PeerHello& own, TimePoint deadline, Answers& answers) {
+Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, const PeerHello& own, TimePoint deadline, bool& taken,
+                   Answers& answers) {
   auto connecting = connect(loop, address, deadline);
   auto stream = co_await connecting;
   if (!stream) {
     answers.push(stream.status());
     co_return;
   }
-  auto shaking = handshake_connect(loop, **stream, key, own, deadline);
+  auto shaking = handshake_connect(loop, **stream, key, own, deadline, &taken);
   auto peer = co_await shaking;
   if (!peer) {
     answers.push(peer.status());
@@ -30,11 +31,12 @@ Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, co
 Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidates, const JobKey& key, const PeerHello& own,
                            TimePoint deadline) {
   Answers answers(loop);
+  bool taken = false;
   TaskSet attempts;           // dies first: what is still under way then is dropped
   Status worst(Code::network, "there is no address to connect to");
   std::size_t begun = 0, failed = 0;
   while (failed < candidates.size()) {
-    if (begun < candidates.size() && loop.now() < deadline) attempts.spawn(try_one(loop, candidates[begun++], key, own, deadline, answers));
+    if (begun < candidates.size() && loop.now() < deadline) attempts.spawn(try_one(loop, candidates[begun++], key, own, deadline, taken, answers));
     TimePoint patience = begun < candidates.size() ? std::min(deadline, loop.now() + kNextCandidateAfter) : deadline;
     auto popping = answers.pop(patience);
     auto answer = co_await popping;

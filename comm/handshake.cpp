@@ -176,7 +176,8 @@ Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKe
   co_return *peer;
 }
 
-Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own, TimePoint deadline) {
+Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own, TimePoint deadline,
+                                          bool* taken) {
   const Bytes hello = encode_hello(loop, key, own);
   auto greeting = write_all(loop, stream, hello, deadline);
   Status status = co_await greeting;
@@ -193,6 +194,7 @@ Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobK
   if (!status) co_return status;
   if (!equal(got, mac_of(key, "listener", hello, answer)))
     co_return Status(Code::mismatch, fmt::format("{} has another job key", stream.remote_address()));
+  if (taken && std::exchange(*taken, true)) co_return Status(Code::aborted, fmt::format("{}: another address was faster", stream.remote_address()));
   const Mac own_proof = mac_of(key, "caller", hello, answer);
   auto proving = write_all(loop, stream, own_proof, deadline);
   status = co_await proving;

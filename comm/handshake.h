@@ -45,7 +45,9 @@ inline constexpr std::chrono::seconds kHandshakeLimit{5};
 // Ends by the deadline. Errors: mismatch (another wire version: names both; another job or key), network (not a handshake,
 // closed, failed), timeout. On an error the stream is of no use any more.
 Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKey& key, int own_rank, TimePoint deadline);
-// The listener's rank is in the answer, nothing else of it.
-Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own, TimePoint deadline);
+// The listener's rank is in the answer, nothing else of it. With `taken`, one of several attempts side by side: the first to
+// come so far sets it and goes on, the others end (aborted) before the listener takes them for a connection.
+Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own, TimePoint deadline,
+                                          bool* taken = nullptr);
 
 }  // namespace tutti::comm
