@@ -159,19 +159,26 @@ int run_alone(Plan& plan, std::span<char* const> args, const Environment& enviro
   if (plan.benchmark.rooted && o.root >= ranks)
     return refuse(plan.benchmark, kExitUsage, fmt::format("-r {}: there are {} ranks", o.root, ranks));
   if (o.processes > 1) return run_members(o, args, environment);
-  plan.seat = {.rank_count = ranks, .address = make_address(), .job_key = make_key(), .note = note_of(o, chosen)};
+  plan.seat.rank_count = ranks;
+  plan.seat.address = make_address();
+  plan.seat.job_key = make_key();
+  plan.seat.note = note_of(o, chosen);
   return run_seat(plan);
 }
 
 // Started by run_alone of another process.
 int run_member(Plan& plan, const Environment& environment) {
+  if (!environment.count("TUTTI_ADDRESS") || !environment.count("TUTTI_JOB_KEY"))
+    return refuse(plan.benchmark, kExitUsage, "--member is for processes that this program starts itself");
   Options& o = plan.options;
   const bool chosen = o.processes == 0 && o.threads == 1;
   const int ranks = as_number(environment, "TUTTI_RANK_COUNT");
   o.processes = std::max(1, ranks / o.threads);
-  plan.seat = {.first_rank = as_number(environment, "TUTTI_RANK"), .rank_count = ranks,
-               .address = environment.at("TUTTI_ADDRESS"), .job_key = environment.at("TUTTI_JOB_KEY"),
-               .note = note_of(o, chosen)};
+  plan.seat.first_rank = as_number(environment, "TUTTI_RANK");
+  plan.seat.rank_count = ranks;
+  plan.seat.address = environment.at("TUTTI_ADDRESS");
+  plan.seat.job_key = environment.at("TUTTI_JOB_KEY");
+  plan.seat.note = note_of(o, chosen);
   return run_seat(plan);
 }
 
