@@ -41,11 +41,28 @@ inline std::uint64_t mix(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
-// Byte `at` of the message that `side` sends under this key.
-inline std::byte content(int side, const MessageKey& key, std::uint64_t at) {
-  const std::uint64_t name = mix(key.communicator * 31u + key.message + (std::uint64_t{key.operation} << 32) + (side ? 5u : 0u));
-  return std::byte(mix(name + at / 8) >> (at % 8 * 8));
-}
+// The message that `side` sends under this key.
+struct Content {
+  std::uint64_t name;
+  Content(int side, const MessageKey& key)
+      : name(mix(key.communicator * 31u + key.message + (std::uint64_t{key.operation} << 32) + (side ? 5u : 0u))) {}
+  // Eight bytes from 8 * k on.
+  std::uint64_t word(std::uint64_t k) const { return mix(name + k); }
+  void fill(std::vector<std::byte>& into) const {
+    for (std::uint64_t at = 0; at < into.size(); at += 8) {
+      const std::uint64_t value = word(at / 8);
+      std::memcpy(into.data() + at, &value, std::min<std::size_t>(8, into.size() - at));
+    }
+  }
+  std::uint64_t count_wrong(const std::byte* data, std::uint64_t bytes) const {
+    std::uint64_t wrong = 0;
+    for (std::uint64_t at = 0; at < bytes; at += 8) {
+      const std::uint64_t value = word(at / 8);
+      wrong += std::memcmp(data + at, &value, std::min<std::uint64_t>(8, bytes - at)) != 0;
+    }
+    return wrong;
+  }
+};
 
 struct KeyLess {
   bool operator()(const MessageKey& a, const MessageKey& b) const {
@@ -74,7 +91,7 @@ class End final : public Listener {
     Outgoing& out = out_[key];
     out.bytes = bytes;
     out.source.resize(bytes);
-    for (std::uint64_t i = 0; i < bytes; ++i) out.source[i] = content(side_, key, i);
+    Content(side_, key).fill(out.source);
     ++unsent_;
   }
   void receive(const MessageKey& key, std::uint64_t bytes) {
@@ -200,9 +217,7 @@ class End final : public Listener {
     ASSERT_FALSE(in.whole);
     in.whole = true;
     ++complete_;
-    std::uint64_t wrong = 0;
-    for (std::uint64_t i = 0; i < in.bytes; ++i) wrong += in.into[i] != content(1 - side_, key, i);
-    EXPECT_EQ(wrong, 0u) << "of " << in.bytes << " bytes";
+    EXPECT_EQ(Content(1 - side_, key).count_wrong(in.into.data(), in.bytes), 0u) << "words of " << in.bytes << " bytes";
     EXPECT_EQ(in.into.back(), std::byte{0xEE});
     if (in.bytes > 1000) in.into = {};
   }

@@ -354,7 +354,7 @@ void Incoming::note_credit() {
   if (untold <= 0) return;
   const auto left = static_cast<std::int32_t>(eager_told_ - eager_received_);
   const auto most = static_cast<std::int32_t>(credit_cost(shared_.options.eager_bytes));
-  if (untold >= static_cast<std::int32_t>(window / 2) || left < most) owe();
+  if (left < most || (left < 3 * most && untold >= most)) owe();
 }
 
 void Incoming::stamp(Frame& frame) {

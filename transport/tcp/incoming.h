@@ -41,7 +41,7 @@ class Incoming {
   void stamp(Frame& frame);
   // Credit units whose bytes nobody needs any more.
   void consumed(std::uint32_t units);
-  // Once per poll and before sleeping: puts an ack on a socket if one is owed. Answers requests.
+  // At the end of a poll and before sleeping: puts an ack on a socket if one is owed. Answers requests.
   void settle();
   bool owes() const { return owed_; }
   bool has_requests() const { return !requests_.empty(); }

@@ -87,7 +87,12 @@ bool TcpTransport::poll() {
   bool any = !shared_.busy.empty() && tend_busy();
   any = read_active() || any;
   if (!ready_.empty() || (!any && !idle_.empty())) any = read_idle() || any;
-  for (std::size_t i = 0; i < shared_.busy.size(); ++i) any = shared_.busy[i]->out().tell_sent() || any;
+  for (std::size_t i = 0; i < shared_.busy.size(); ++i) {
+    TcpConnection& connection = *shared_.busy[i];
+    // What the listener did not answer by itself is acknowledged now: the caller may not come back for long.
+    if (connection.in().owes()) connection.flush();
+    any = connection.out().tell_sent() || any;
+  }
   polling_ = false;
   if (!gone_.empty() || !buried_.empty()) bury_dead();
   return any;
