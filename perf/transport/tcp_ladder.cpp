@@ -1,5 +1,6 @@
 // The ladder of the tcp transport on loopback: what bare non-blocking sockets do, and what frames, checksums and
-// acknowledgements add. Two processes; the rungs take turns, round by round, so that a slow minute hits all of them; medians.
+// acknowledgements add. Two processes; the rungs take turns, round by round, so that a slow minute hits all of them;
+// medians.
 //
 //   tcp_ladder [rounds] [segment bytes] [sockets]
 #include <fcntl.h>
@@ -39,7 +40,8 @@ double now() {
 std::vector<std::unique_ptr<Stream>> streams(PosixLoop& loop, int side, int port_pipe[2], int count) {
   std::vector<std::unique_ptr<Stream>> out;
   if (side == 1) {
-    auto acceptor = loop.network().listen("127.0.0.1:0", [&](std::unique_ptr<Stream> stream) { out.push_back(std::move(stream)); });
+    const auto on_accept = [&](std::unique_ptr<Stream> stream) { out.push_back(std::move(stream)); };
+    auto acceptor = loop.network().listen("127.0.0.1:0", on_accept);
     TUTTI_CHECK(acceptor.ok());
     const int port = (*acceptor)->port();
     TUTTI_CHECK(write(port_pipe[1], &port, sizeof port) == sizeof port);
@@ -49,10 +51,11 @@ std::vector<std::unique_ptr<Stream>> streams(PosixLoop& loop, int side, int port
   int port = 0;
   TUTTI_CHECK(::read(port_pipe[0], &port, sizeof port) == sizeof port);
   for (int i = 0; i < count; ++i) {
-    auto attempt = loop.network().connect(fmt::format("127.0.0.1:{}", port), [&](Result<std::unique_ptr<Stream>> stream) {
+    const auto on_connect = [&](Result<std::unique_ptr<Stream>> stream) {
       TUTTI_CHECK(stream.ok());
       out.push_back(std::move(*stream));
-    });
+    };
+    const auto attempt = loop.network().connect(fmt::format("127.0.0.1:{}", port), on_connect);
     while (out.size() < std::size_t(i + 1)) loop.run(Nanoseconds(-1));
   }
   return out;
@@ -164,7 +167,9 @@ double median(std::vector<double> values) {
 }
 
 // Seconds of one 8-byte hop: half a round trip, median.
-double hop(int side, const std::function<void(const std::byte*)>& send, const std::function<void(std::byte*)>& receive) {
+using SendEight = std::function<void(const std::byte*)>;
+using ReceiveEight = std::function<void(std::byte*)>;
+double hop(int side, const SendEight& send, const ReceiveEight& receive) {
   alignas(8) std::byte out[8] = {}, in[8];
   std::vector<double> trips;
   double start = now();
@@ -180,7 +185,8 @@ double hop(int side, const std::function<void(const std::byte*)>& send, const st
 }
 
 double hop(int side, Bare& bare) {
-  return hop(side, [&](const std::byte* out) { bare.send_all(out, 8); }, [&](std::byte* in) { bare.receive_all(in, 8); });
+  return hop(side, [&](const std::byte* out) { bare.send_all(out, 8); },
+             [&](std::byte* in) { bare.receive_all(in, 8); });
 }
 
 double hop(int side, Ours& ours) {
@@ -232,14 +238,15 @@ int run(int side, int pipe[2], int rounds, std::size_t segment, int sockets) {
   }
   meet();
   if (side != 0) return 0;
-  std::printf("%-8s  %12s  %6s  %14s  %6s\n", "", "8 B hop us", "x bare", "16 MB GB/s/way", "x bare");
+  fmt::print("{:8}  {:>12}  {:>6}  {:>14}  {:>6}\n", "", "8 B hop us", "x bare", "16 MB GB/s/way", "x bare");
   for (const char* name : {"bare", "tcp", "tcp+crc"}) {
-    std::printf("%-8s  %12.2f  %6.2f  %14.2f  %6.2f\n", name, median(hops[name]) * 1e6, median(hops[name]) / median(hops["bare"]),
-                median(exchanges[name]), median(exchanges[name]) / median(exchanges["bare"]));
+    const double seconds = median(hops[name]), rate = median(exchanges[name]);
+    fmt::print("{:8}  {:12.2f}  {:6.2f}  {:14.2f}  {:6.2f}\n", name, seconds * 1e6, seconds / median(hops["bare"]),
+               rate, rate / median(exchanges["bare"]));
   }
   const TcpCounters& c = checked.counters();
-  std::printf("tcp+crc: %lu frames out, %lu writes, %lu reads, %lu empty reads, %lu acks of their own\n", (unsigned long)c.frames_out,
-              (unsigned long)c.writes, (unsigned long)c.reads, (unsigned long)c.empty_reads, (unsigned long)c.acks_out);
+  fmt::print("tcp+crc: {} frames out, {} writes, {} reads, {} empty reads, {} acks of their own\n", c.frames_out,
+             c.writes, c.reads, c.empty_reads, c.acks_out);
   return 0;
 }
 

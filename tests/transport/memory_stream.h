@@ -1,6 +1,6 @@
 #pragma once
-// Streams in memory, for tests: bounded pipes with seeded short reads and writes, resets at a chosen byte and flipped bits.
-// And a loop that knows which of them are ready. No time passes in it.
+// Streams in memory, for tests: bounded pipes with seeded short reads and writes, resets at a chosen byte and flipped
+// bits. And a loop that knows which of them are ready. No time passes in it.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -36,7 +36,8 @@ struct Pipe {
     for (std::size_t i = 0; i < bytes; ++i) {
       std::byte value = from[i];
       if (!faults.flips.empty()) {
-        if (const auto flip = faults.flips.find(written); flip != faults.flips.end()) value ^= std::byte(1u << flip->second);
+        const auto flip = faults.flips.find(written);
+        if (flip != faults.flips.end()) value ^= std::byte(1u << flip->second);
       }
       ring[written++ % ring.size()] = value;
     }
@@ -53,7 +54,8 @@ class MemoryLoop;
 
 class MemoryStream final : public Stream {
  public:
-  MemoryStream(MemoryLoop& loop, std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out, std::string local, std::string remote);
+  MemoryStream(MemoryLoop& loop, std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out, std::string local,
+               std::string remote);
   ~MemoryStream() override;
 
   IoResult read(std::span<std::byte> into) override {
@@ -129,8 +131,8 @@ class MemoryLoop final : public Loop {
   std::vector<MemoryStream*> streams_;
 };
 
-inline MemoryStream::MemoryStream(MemoryLoop& loop, std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out, std::string local,
-                                  std::string remote)
+inline MemoryStream::MemoryStream(MemoryLoop& loop, std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out,
+                                  std::string local, std::string remote)
     : loop_(loop), in_(std::move(in)), out_(std::move(out)), local_(std::move(local)), remote_(std::move(remote)) {
   loop_.streams_.push_back(this);
 }

@@ -15,12 +15,15 @@ Faults short_moves(std::uint64_t seed) {
 }
 
 std::unique_ptr<Pair> plain(Listener& a, Listener& b) { return std::make_unique<MemoryPair>(a, b, TcpOptions{}); }
-std::unique_ptr<Pair> without_crc(Listener& a, Listener& b) { return std::make_unique<MemoryPair>(a, b, TcpOptions{.crc = false}); }
+std::unique_ptr<Pair> without_crc(Listener& a, Listener& b) {
+  return std::make_unique<MemoryPair>(a, b, TcpOptions{.crc = false});
+}
 std::unique_ptr<Pair> narrow(Listener& a, Listener& b) {      // pipes smaller than a segment
   return std::make_unique<MemoryPair>(a, b, TcpOptions{}, 1, 5000);
 }
 std::unique_ptr<Pair> choppy(Listener& a, Listener& b) {
-  return std::make_unique<MemoryPair>(a, b, TcpOptions{}, 1, 64 << 10, std::vector<Faults>{short_moves(3), short_moves(4)});
+  const std::vector<Faults> faults = {short_moves(3), short_moves(4)};
+  return std::make_unique<MemoryPair>(a, b, TcpOptions{}, 1, 64 << 10, faults);
 }
 std::unique_ptr<Pair> four_choppy(Listener& a, Listener& b) {
   std::vector<Faults> faults;
@@ -31,8 +34,8 @@ std::unique_ptr<Pair> twelve(Listener& a, Listener& b) {      // so many that th
   return std::make_unique<MemoryPair>(a, b, TcpOptions{.sockets = 12}, 12);
 }
 std::unique_ptr<Pair> tight(Listener& a, Listener& b) {       // hardly any landing memory
-  return std::make_unique<MemoryPair>(a, b, TcpOptions{.segment_bytes = 16 << 10, .eager_bytes = 8 << 10, .landing_limit = 20 << 10},
-                                      2);
+  const TcpOptions options{.segment_bytes = 16 << 10, .eager_bytes = 8 << 10, .landing_limit = 20 << 10};
+  return std::make_unique<MemoryPair>(a, b, options, 2);
 }
 std::unique_ptr<Pair> loopback(Listener& a, Listener& b) { return std::make_unique<LoopbackPair>(a, b, TcpOptions{}); }
 std::unique_ptr<Pair> four_loopback(Listener& a, Listener& b) {

@@ -19,8 +19,8 @@ Frame sample() {
   frame.ack = 0x01020304;
   frame.credit = 77;
   frame.payload_crc = 0xCAFEBABE;
-  frame.segment = {.key = {3, 0x90000001, 0xFFFF}, .bytes = 4096, .offset = 1ull << 40, .message_bytes = (1ull << 40) + 9000,
-                   .call = 0x1122334455667788, .plan = 0xABCD};
+  frame.segment = {.key = {3, 0x90000001, 0xFFFF}, .bytes = 4096, .offset = 1ull << 40,
+                   .message_bytes = (1ull << 40) + 9000, .call = 0x1122334455667788, .plan = 0xABCD};
   return frame;
 }
 

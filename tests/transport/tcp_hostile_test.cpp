@@ -134,7 +134,7 @@ TEST(TcpHostile, well_made_nonsense_ends_the_connection) {
       [](Frame& f) { f.segment.offset = 100; },
       [](Frame& f) { f.segment.offset = ~0ull; },
       [](Frame& f) { f.segment.bytes = 64 << 10; f.segment.message_bytes = 64 << 10; },           // eager, and too long
-      [](Frame& f) { f.segment.offset = 1 << 20; f.segment.message_bytes = 2 << 20; },            // eager, and too far in
+      [](Frame& f) { f.segment.offset = 1 << 20; f.segment.message_bytes = 2 << 20; },  // eager, and too far in
       [](Frame& f) { f.sequence = 5000; },
       [](Frame& f) { f.ack = 1; },
       [](Frame& f) { f.ack = 0x80000000; },
@@ -212,7 +212,9 @@ TEST_P(TcpFlood, of_unexpected_messages_blocks_nobody_else) {
   const std::uint64_t bytes = GetParam();
   const auto count = std::max<std::uint32_t>(100, std::uint32_t(900000 / bytes));
   for (const bool in_place : {true, false}) {
-    Ends ends([](Listener& a, Listener& b) { return std::make_unique<MemoryPair>(a, b, TcpOptions{.landing_limit = 512 << 10}); });
+    Ends ends([](Listener& a, Listener& b) {
+      return std::make_unique<MemoryPair>(a, b, TcpOptions{.landing_limit = 512 << 10});
+    });
     ends.a.in_place = ends.b.in_place = in_place;
     for (std::uint32_t k = 0; k < count; ++k) {
       ends.a.send({1, k, 0}, bytes);
@@ -228,7 +230,8 @@ TEST_P(TcpFlood, of_unexpected_messages_blocks_nobody_else) {
       ends.b.send(key, other);
       ends.run_idle();
       ends.b.receive(key, other);                            // waits last
-      ASSERT_TRUE(ends.run_until([&] { return ends.a.received(key) && ends.b.received(key); })) << other << " of " << bytes;
+      const auto both = [&] { return ends.a.received(key) && ends.b.received(key); };
+      ASSERT_TRUE(ends.run_until(both)) << other << " of " << bytes;
     }
     EXPECT_LT(ends.pair->transport(1).memory_bytes(), 6u << 20);
     for (std::uint32_t k = count; k-- > 0;) {

@@ -33,7 +33,8 @@ class TcpPair : public transport::conformance::Pair {
   void kill_side_1() override { sides_[1].reset(); }
 
  protected:
-  void join(int side, Loop& loop, Listener& listener, const TcpOptions& options, std::vector<std::unique_ptr<Stream>> sockets) {
+  void join(int side, Loop& loop, Listener& listener, const TcpOptions& options,
+            std::vector<std::unique_ptr<Stream>> sockets) {
     sides_[side] = std::make_unique<TcpTransport>(loop, listener, options);
     connections_[side] = sides_[side]->connect(kPeer, std::move(sockets));
   }
@@ -72,7 +73,8 @@ class MemoryPair final : public TcpPair {
                                                                                           const Faults& back) {
     auto out = std::make_shared<Pipe>(capacity, there), in = std::make_shared<Pipe>(capacity, back);
     const std::string a = "a:" + std::to_string(++count_), b = "b:" + std::to_string(count_);
-    return {std::make_unique<MemoryStream>(loops_[0], in, out, a, b), std::make_unique<MemoryStream>(loops_[1], out, in, b, a)};
+    return {std::make_unique<MemoryStream>(loops_[0], in, out, a, b),
+            std::make_unique<MemoryStream>(loops_[1], out, in, b, a)};
   }
   MemoryLoop loops_[2];
   int count_ = 0;
@@ -89,10 +91,11 @@ class LoopbackPair final : public TcpPair {
     TUTTI_CHECK(acceptor.ok());
     std::vector<std::shared_ptr<void>> attempts;
     for (int i = 0; i < sockets; ++i) {
-      attempts.push_back(loops_[0]->network().connect((*acceptor)->address(), [&](Result<std::unique_ptr<Stream>> stream) {
+      const auto on_connect = [&](Result<std::unique_ptr<Stream>> stream) {
         TUTTI_CHECK(stream.ok());
         ends[0].push_back(std::move(*stream));
-      }));
+      };
+      attempts.push_back(loops_[0]->network().connect((*acceptor)->address(), on_connect));
     }
     while (ends[0].size() < std::size_t(sockets) || ends[1].size() < std::size_t(sockets)) {
       loops_[0]->run(Nanoseconds(1000000));

@@ -1,5 +1,5 @@
-// Several sockets, and what happens when they fail: loss in the middle of a message, damage on the way, a socket that stalls,
-// the end of a connection. And what a small message costs.
+// Several sockets, and what happens when they fail: loss in the middle of a message, damage on the way, a socket that
+// stalls, the end of a connection. And what a small message costs.
 #include <random>
 
 #include "tcp_pair.h"
@@ -11,8 +11,10 @@ using namespace transport::conformance;
 using transport::MessageKey;
 using transport::TcpCounters;
 
-MakePair memory(const TcpOptions& options, int sockets, std::vector<Faults> faults = {}, std::size_t capacity = 64 << 10) {
-  return [=](Listener& a, Listener& b) { return std::make_unique<MemoryPair>(a, b, options, sockets, capacity, faults); };
+MakePair memory(const TcpOptions& options, int sockets, std::vector<Faults> faults = {}) {
+  return [=](Listener& a, Listener& b) {
+    return std::make_unique<MemoryPair>(a, b, options, sockets, 64 << 10, faults);
+  };
 }
 MemoryPair& memory_pair(Ends& ends) { return static_cast<MemoryPair&>(*ends.pair); }
 
@@ -81,7 +83,7 @@ TEST(TcpSockets, a_stalled_one_costs_its_share_only) {
   ends.run_idle();
   EXPECT_GE(ends.b.complete(), 6u);                   // at most two messages have a segment in there
   EXPECT_EQ(ends.a.unsent(), 0u);
-  EXPECT_LE(ends.a.pending(), 3u);                    // sources of what arrived are free, though earlier ones are not there
+  EXPECT_LE(ends.a.pending(), 3u);                    // what arrived is acknowledged, though not all before it
   pair.streams[0][2]->out().stalled = false;
   ASSERT_TRUE(ends.finish());
 }

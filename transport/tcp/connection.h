@@ -1,6 +1,6 @@
 #pragma once
-// One live pair of ranks over one or several sockets: joins the sending and the receiving half, buries sockets that fail,
-// and says once when the last is gone. Connecting and authenticating happened before.
+// One live pair of ranks over one or several sockets: joins the sending and the receiving half, buries sockets that
+// fail, and says once when the last is gone. Connecting and authenticating happened before.
 #include <memory>
 #include <string>
 #include <vector>

@@ -207,7 +207,8 @@ void Incoming::begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t s
   }
 }
 
-// Small segments are landed here, without asking; larger ones where the listener wants them, else here while there is room.
+// Small segments are landed here, without asking; larger ones where the listener wants them, else here while there is
+// room.
 bool Incoming::place(TcpSocket& socket) {
   Arrival& arrival = socket.arrival;
   const std::size_t bytes = arrival.frame.segment.bytes;
@@ -315,7 +316,8 @@ void Incoming::expect(const MessageKey& full, std::uint64_t message_bytes) {
 }
 
 void Incoming::answer(const MessageKey& key) {
-  const auto at = std::find_if(requests_.begin(), requests_.end(), [&](const auto& request) { return request.key == key; });
+  const auto at =
+      std::find_if(requests_.begin(), requests_.end(), [&](const auto& request) { return request.key == key; });
   if (at == requests_.end()) return;
   const std::uint64_t message_bytes = at->message_bytes;
   requests_.erase(at);

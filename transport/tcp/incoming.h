@@ -1,6 +1,6 @@
 #pragma once
-// The receiving half of a connection: cuts what sockets bring into frames, lands payloads, drops duplicates, and owes the
-// peer acknowledgements, credit and grants. Writes nothing itself: it stamps frames that go out, or asks for one.
+// The receiving half of a connection: cuts what sockets bring into frames, lands payloads, drops duplicates, and owes
+// the peer acknowledgements, credit and grants. Writes nothing itself: it stamps frames that go out, or asks for one.
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -83,7 +83,7 @@ class Incoming {
   std::uint32_t frames_since_ack_ = 0;
   std::size_t bytes_since_ack_ = 0;
   std::uint32_t last_ack_seen_ = 0;
-  std::uint64_t ack_wanted_ = 0;                   // one above the last frame whose sender waits, while frames below it lack
+  std::uint64_t ack_wanted_ = 0;                   // one above the last frame whose sender waits; 0: none
   // Credit units since the beginning, modulo 2^32.
   std::uint32_t eager_received_ = 0, eager_consumed_ = 0, eager_told_;
   std::vector<SegmentHeader> requests_;

@@ -1,6 +1,6 @@
 #pragma once
-// Memory for segments that arrive before anybody has a place for them. Bounded: take() says no when the limit is reached.
-// Size classes are powers of two; returned buffers are kept for the next taker, the most recently used first.
+// Memory for segments that arrive before anybody has a place for them. Bounded: take() says no when the limit is
+// reached. Size classes are powers of two; returned buffers are kept for the next taker, the most recently used first.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ struct Landing {
 
 class LandingPool final : public LeaseHolder {
  public:
-  // `limit`: bytes that granted segments may hold at one time. Eager segments are bounded by their senders' credit instead
-  // and are never refused.
+  // `limit`: bytes that granted segments may hold at one time. Eager segments are bounded by their senders' credit
+  // instead and are never refused.
   explicit LandingPool(std::size_t limit) : limit_(limit) {}
   ~LandingPool();
   LandingPool(const LandingPool&) = delete;

@@ -1,6 +1,6 @@
 #pragma once
-// Frames on their way out, and the pool and lists that hold them. Storage only: when a frame is written, acknowledged or
-// sent again is outgoing's business.
+// Frames on their way out, and the pool and lists that hold them. Storage only: when a frame is written, acknowledged
+// or sent again is outgoing's business.
 #include <array>
 #include <cstddef>
 #include <cstdint>

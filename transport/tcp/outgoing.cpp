@@ -140,8 +140,8 @@ bool Outgoing::pump() {
   if (count == 0 || ended_) return false;
   for (const auto& socket : sockets) socket->blocked = false;
   std::size_t moved = 0;
-  // Socket after socket, so that each gets a share; those that take nothing drop out. Small frames stay with one socket:
-  // the other side finds them where it looked last.
+  // Socket after socket, so that each gets a share; those that take nothing drop out. Small frames stay with one
+  // socket: the other side finds them where it looked last.
   for (std::size_t tries = 0; tries < count && moved < kPumpBytes * count;) {
     TcpSocket& socket = *sockets[turn_ % count];
     std::size_t wrote = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// The sending half of a connection: admits segments, numbers them, writes them on whichever socket takes them, keeps them
-// until acknowledged and sends them again where a socket was lost or a payload arrived damaged. Does not read.
+// The sending half of a connection: admits segments, numbers them, writes them on whichever socket takes them, keeps
+// them until acknowledged and sends them again where a socket was lost or a payload arrived damaged. Does not read.
 #include <cstdint>
 #include <memory_resource>
 #include <span>

@@ -20,7 +20,7 @@ struct TcpOptions {
   std::size_t segment_bytes = 0;                // of large messages; 0: kSegmentBytes
   std::size_t eager_bytes = 32 << 10;           // messages up to this need no grant
   std::size_t copy_bytes = 4 << 10;             // payloads up to this are copied: Sent::done
-  std::size_t landing_limit = 16 << 20;         // bytes of landing memory for granted segments; as much again for eager ones
+  std::size_t landing_limit = 16 << 20;         // landing memory for granted segments; as much again for eager ones
   std::size_t ack_bytes = 512 << 10;            // received and not acknowledged before an ack is sent on its own
 };
 

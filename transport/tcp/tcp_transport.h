@@ -1,8 +1,9 @@
 #pragma once
-// Messages over TCP: frames with checksums on one or several sockets a pair, grants and credits, acknowledgements, sending
-// again. Sockets come in connected and authenticated; who is whom, and reconnecting, are the caller's business.
+// Messages over TCP: frames with checksums on one or several sockets a pair, grants and credits, acknowledgements,
+// sending again. Sockets come in connected and authenticated; who is whom, and reconnecting, are the caller's business.
 //
-// poll() reads the sockets directly, without asking the kernel which are ready; with many idle ones it asks Loop::run(0).
+// poll() reads the sockets directly, without asking the kernel which are ready; with many idle ones it asks
+// Loop::run(0).
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
