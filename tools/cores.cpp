@@ -2,9 +2,9 @@
 #include "tools/cores.h"
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <fstream>
 #include <sched.h>
-#include <sstream>
 #include <string>
 
 namespace tutti::tools {
@@ -29,7 +29,7 @@ int quota_cores(const fs::path& membership, const fs::path& mount) {
   for (std::string line; std::getline(stream, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const bool unified = controllers == ",,";
     if (!unified && controllers.find(",cpu,") == std::string::npos) continue;
     // Each ancestor may have a quota of its own; in a container only the mount itself may be visible.
