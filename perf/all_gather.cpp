@@ -16,9 +16,15 @@ Work start(Communicator& ranks, const Call& c) {
   return ranks.all_gather({.input = c.input, .output = c.output, .count = c.count, .type = c.type});
 }
 
-const Benchmark kBenchmark{
-    .program = "all_gather_perf", .what = Collective::all_gather, .reduces = false, .rooted = false, .in_place = true,
-    .bus_factor = factor_share, .count = block_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "all_gather_perf",
+                           .what = Collective::all_gather,
+                           .reduces = false,
+                           .rooted = false,
+                           .in_place = true,
+                           .bus_factor = factor_share,
+                           .count = block_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

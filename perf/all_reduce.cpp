@@ -9,12 +9,19 @@ Shape shape(std::size_t count, int, int, int) {
 }
 
 Work start(Communicator& ranks, const Call& c) {
-  return ranks.all_reduce({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op, .factor = c.factor});
+  return ranks.all_reduce(
+      {.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op, .factor = c.factor});
 }
 
-const Benchmark kBenchmark{
-    .program = "all_reduce_perf", .what = Collective::all_reduce, .reduces = true, .rooted = false, .in_place = true,
-    .bus_factor = factor_twice_share, .count = whole_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "all_reduce_perf",
+                           .what = Collective::all_reduce,
+                           .reduces = true,
+                           .rooted = false,
+                           .in_place = true,
+                           .bus_factor = factor_twice_share,
+                           .count = whole_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

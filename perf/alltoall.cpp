@@ -7,7 +7,8 @@ namespace {
 Shape shape(std::size_t count, int rank, int rank_count, int) {
   Shape s{.input = count * std::size_t(rank_count), .output = count * std::size_t(rank_count)};
   s.size = s.output;
-  for (int r = 0; r < rank_count; ++r) s.expected.push_back({r, count * std::size_t(rank), count, count * std::size_t(r)});
+  for (int r = 0; r < rank_count; ++r)
+    s.expected.push_back({r, count * std::size_t(rank), count, count * std::size_t(r)});
   return s;
 }
 
@@ -15,9 +16,15 @@ Work start(Communicator& ranks, const Call& c) {
   return ranks.all_to_all({.input = c.input, .output = c.output, .count = c.count, .type = c.type});
 }
 
-const Benchmark kBenchmark{
-    .program = "alltoall_perf", .what = Collective::all_to_all, .reduces = false, .rooted = false, .in_place = true,
-    .bus_factor = factor_share, .count = block_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "alltoall_perf",
+                           .what = Collective::all_to_all,
+                           .reduces = false,
+                           .rooted = false,
+                           .in_place = true,
+                           .bus_factor = factor_share,
+                           .count = block_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

@@ -12,9 +12,15 @@ Work start(Communicator& ranks, const Call& c) {
   return ranks.broadcast({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .root = c.root});
 }
 
-const Benchmark kBenchmark{
-    .program = "broadcast_perf", .what = Collective::broadcast, .reduces = false, .rooted = true, .in_place = true,
-    .bus_factor = factor_one, .count = whole_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "broadcast_perf",
+                           .what = Collective::broadcast,
+                           .reduces = false,
+                           .rooted = true,
+                           .in_place = true,
+                           .bus_factor = factor_one,
+                           .count = whole_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

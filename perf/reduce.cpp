@@ -11,13 +11,24 @@ Shape shape(std::size_t count, int rank, int, int root) {
 }
 
 Work start(Communicator& ranks, const Call& c) {
-  return ranks.reduce({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op,
-                       .root = c.root, .factor = c.factor});
+  return ranks.reduce({.input = c.input,
+                       .output = c.output,
+                       .count = c.count,
+                       .type = c.type,
+                       .op = c.op,
+                       .root = c.root,
+                       .factor = c.factor});
 }
 
-const Benchmark kBenchmark{
-    .program = "reduce_perf", .what = Collective::reduce, .reduces = true, .rooted = true, .in_place = true,
-    .bus_factor = factor_one, .count = whole_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "reduce_perf",
+                           .what = Collective::reduce,
+                           .reduces = true,
+                           .rooted = true,
+                           .in_place = true,
+                           .bus_factor = factor_one,
+                           .count = whole_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

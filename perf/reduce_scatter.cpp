@@ -1,4 +1,5 @@
-// reduce_scatter_perf: the benchmark of reduce_scatter. Only what is particular to this collective; the rest is perf/driver.
+// reduce_scatter_perf: the benchmark of reduce_scatter. Only what is particular to this collective; the rest is
+// perf/driver.
 #include "perf/driver/benchmark.h"
 
 namespace tutti::perf {
@@ -18,9 +19,15 @@ Work start(Communicator& ranks, const Call& c) {
       {.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op, .factor = c.factor});
 }
 
-const Benchmark kBenchmark{
-    .program = "reduce_scatter_perf", .what = Collective::reduce_scatter, .reduces = true, .rooted = false, .in_place = true,
-    .bus_factor = factor_share, .count = block_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "reduce_scatter_perf",
+                           .what = Collective::reduce_scatter,
+                           .reduces = true,
+                           .rooted = false,
+                           .in_place = true,
+                           .bus_factor = factor_share,
+                           .count = block_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

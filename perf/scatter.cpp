@@ -18,9 +18,15 @@ Work start(Communicator& ranks, const Call& c) {
   return ranks.scatter({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .root = c.root});
 }
 
-const Benchmark kBenchmark{
-    .program = "scatter_perf", .what = Collective::scatter, .reduces = false, .rooted = true, .in_place = true,
-    .bus_factor = factor_share, .count = block_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "scatter_perf",
+                           .what = Collective::scatter,
+                           .reduces = false,
+                           .rooted = true,
+                           .in_place = true,
+                           .bus_factor = factor_share,
+                           .count = block_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

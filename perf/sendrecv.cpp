@@ -1,4 +1,5 @@
-// sendrecv_perf: the benchmark of send and recv, around the ring of ranks. Only what is particular to this collective; the rest is perf/driver.
+// sendrecv_perf: the benchmark of send and recv, around the ring of ranks. Only what is particular to them; the rest is
+// perf/driver.
 #include "perf/driver/benchmark.h"
 
 namespace tutti::perf {
@@ -18,9 +19,15 @@ Work start(Communicator& ranks, const Call& c) {
   return ranks.end_group();
 }
 
-const Benchmark kBenchmark{
-    .program = "sendrecv_perf", .what = Collective::send, .reduces = false, .rooted = false, .in_place = false,
-    .bus_factor = factor_one, .count = whole_count, .shape = shape, .start = start};
+const Benchmark kBenchmark{.program = "sendrecv_perf",
+                           .what = Collective::send,
+                           .reduces = false,
+                           .rooted = false,
+                           .in_place = false,
+                           .bus_factor = factor_one,
+                           .count = whole_count,
+                           .shape = shape,
+                           .start = start};
 
 }  // namespace
 }  // namespace tutti::perf

@@ -1,6 +1,6 @@
 #pragma once
-// Benchmark: what the driver must know about one collective to run it, check it and put it into a table. A value, made once
-// by each small program. It knows nothing of time, buffers or options.
+// Benchmark: what the driver must know about one collective to run it, check it and put it into a table. A value, made
+// once by each small program. It knows nothing of time, buffers or options.
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace tutti::perf {
 
-inline constexpr int kReduced = -1;   // as a piece's source: the reduction of all ranks' inputs
+inline constexpr int kReduced = -1;  // as a piece's source: the reduction of all ranks' inputs
 
 // Elements that an output must hold: output[at .. at+count) equals source's input[from .. from+count).
 struct Piece {
@@ -20,14 +20,14 @@ struct Piece {
 
 // One call on one rank, in elements.
 struct Shape {
-  std::size_t input = 0, output = 0;      // what this rank passes; 0 where it reads or writes nothing
-  std::size_t size = 0;                   // the table's `size`: the larger of input and output on the rank that has most
-  std::size_t input_at = 0, output_at = 0;   // in place: where both lie in one buffer of max(input_at + input, output_at + output)
+  std::size_t input = 0, output = 0;        // what this rank passes; 0 where it reads or writes nothing
+  std::size_t size = 0;                     // the table's `size`: the larger of both, on the rank that has most
+  std::size_t input_at = 0, output_at = 0;  // in place: where both lie in one buffer
   std::vector<Piece> expected;
 };
 
 struct Call {
-  const void* input = nullptr;            // null where Shape says 0
+  const void* input = nullptr;  // null where Shape says 0
   void* output = nullptr;
   std::size_t count = 0;
   DataType type = DataType::f32;
@@ -37,7 +37,7 @@ struct Call {
 };
 
 struct Benchmark {
-  std::string_view program;               // "all_reduce_perf"
+  std::string_view program;  // "all_reduce_perf"
   Collective what = Collective::all_reduce;
   bool reduces = false, rooted = false, in_place = true;
   // busbw / algbw for that many ranks.

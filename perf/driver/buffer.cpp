@@ -32,7 +32,8 @@ Result<Buffer> Buffer::make(std::size_t capacity, std::size_t most_shift) {
   const std::size_t bytes = kPage + most_shift + capacity + kGuard;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    return Status(Code::out_of_resources, fmt::format("no memory for a buffer of {} bytes: {}", bytes, std::strerror(errno)));
+    return Status(Code::out_of_resources,
+                  fmt::format("no memory for a buffer of {} bytes: {}", bytes, std::strerror(errno)));
   Buffer buffer;
   buffer.memory_ = {static_cast<std::byte*>(memory), Unmap{bytes}};
   buffer.set_shift(0);
@@ -51,7 +52,8 @@ void Buffer::arm(std::size_t used, std::byte filler) {
 
 std::size_t Buffer::damaged() const {
   const auto wrong = [](std::byte b) { return b != kGuardByte; };
-  return std::size_t(std::count_if(data_ - kGuard, data_, wrong) + std::count_if(data_ + used_, data_ + used_ + kGuard, wrong));
+  return std::size_t(std::count_if(data_ - kGuard, data_, wrong) +
+                     std::count_if(data_ + used_, data_ + used_ + kGuard, wrong));
 }
 
 }  // namespace tutti::perf

@@ -18,7 +18,7 @@ struct Unmap {
 
 class Buffer {
  public:
-  static constexpr std::size_t kGuard = 256;    // bytes on each side
+  static constexpr std::size_t kGuard = 256;  // bytes on each side
 
   Buffer() = default;
   // The memory is touched. out_of_resources.

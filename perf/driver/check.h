@@ -10,8 +10,8 @@
 namespace tutti::perf {
 
 struct Verdict {
-  std::size_t wrong = 0;             // elements
-  double error_over_bound = 0;       // the largest; stays 0 for values that are compared bit by bit
+  std::size_t wrong = 0;        // elements
+  double error_over_bound = 0;  // the largest; stays 0 for values that are compared bit by bit
   void add(const Verdict& other);
 };
 

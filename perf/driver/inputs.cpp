@@ -20,7 +20,9 @@ std::uint64_t hash(const Recipe& r, std::uint64_t stream, std::uint64_t index) {
   return mix(mix(r.seed * 0x100000001b3ull + stream) ^ index);
 }
 std::uint64_t of_element(const Recipe& r, std::uint64_t index) { return hash(r, 0, index); }
-std::uint64_t of_rank(const Recipe& r, int rank, std::uint64_t index) { return hash(r, std::uint64_t(rank) + 1, index); }
+std::uint64_t of_rank(const Recipe& r, int rank, std::uint64_t index) {
+  return hash(r, std::uint64_t(rank) + 1, index);
+}
 
 bool has_rounding(const Recipe& r) {
   return r.op && is_floating(r.type) && *r.op != ReduceOp::min && *r.op != ReduceOp::max;
@@ -47,7 +49,7 @@ double exact_multiplicand(const Recipe& r, int rank, std::uint64_t index) {
     const int fraction_bits = format_of(r.type).significand - 1;
     return sign * (1.0 + std::ldexp(double((own >> 1) & ((1ull << fraction_bits) - 1)), -fraction_bits));
   }
-  return sign * (place <= 2 ? 2.0 : place <= 4 ? 0.5 : 1.0);    // no partial product leaves [2^-2, 2^3)
+  return sign * (place <= 2 ? 2.0 : place <= 4 ? 0.5 : 1.0);  // no partial product leaves [2^-2, 2^3)
 }
 
 std::uint64_t any_finite(const Recipe& r, int rank, std::uint64_t index) {
@@ -83,7 +85,8 @@ std::uint64_t wrapped(const Recipe& r, std::uint64_t index) {
   if (r.op != ReduceOp::avg) return sum;
   const std::int64_t signed_sum = sign_extend(r.type, sum);
   const std::uint64_t mask = size_of(r.type) == 8 ? ~0ull : (1ull << (8 * size_of(r.type))) - 1;
-  return is_signed_integer(r.type) ? std::uint64_t(signed_sum / r.rank_count) : (sum & mask) / std::uint64_t(r.rank_count);
+  return is_signed_integer(r.type) ? std::uint64_t(signed_sum / r.rank_count)
+                                   : (sum & mask) / std::uint64_t(r.rank_count);
 }
 
 bool less(DataType type, std::uint64_t a, std::uint64_t b) {
@@ -138,7 +141,8 @@ double factor_of(int rank) { return rank % 2 ? 2.0 : 1.0; }
 std::vector<std::byte> make_inputs(const Recipe& recipe, int rank, std::size_t count) {
   const std::size_t size = size_of(recipe.type);
   std::vector<std::byte> bytes(std::min(count, kPeriod) * size);
-  for (std::size_t i = 0; i * size < bytes.size(); ++i) store_bits(recipe.type, input_bits(recipe, rank, i), &bytes[i * size]);
+  for (std::size_t i = 0; i * size < bytes.size(); ++i)
+    store_bits(recipe.type, input_bits(recipe, rank, i), &bytes[i * size]);
   return bytes;
 }
 
@@ -152,7 +156,8 @@ Expected make_expected(const Recipe& recipe, std::size_t count) {
     return expected;
   }
   const int roundings = recipe.rank_count + 1;
-  const long double u = unit_roundoff(recipe.type), wide = is_narrow_float(recipe.type) ? unit_roundoff(DataType::f32) : 0.0;
+  const long double u = unit_roundoff(recipe.type),
+                    wide = is_narrow_float(recipe.type) ? unit_roundoff(DataType::f32) : 0.0;
   const long double growth = std::pow((1 + u) * (1 + wide), (long double)roundings) - 1;
   const long double floor = roundings * (long double)smallest_step(recipe.type);
   for (std::size_t i = 0; i < count; ++i) {

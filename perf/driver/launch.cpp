@@ -1,7 +1,7 @@
 #include "perf/driver/launch.h"
 
-#include <poll.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -39,7 +39,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// Owns the members from fork to wait. All of it happens on one thread, since PR_SET_PDEATHSIG watches the thread that forked.
+// Owns the members from fork to wait. All of it happens on one thread, since PR_SET_PDEATHSIG watches the thread that
+// forked.
 class Members {
  public:
   Members(const Options& options, std::span<char* const> args, const Environment& environment);
@@ -59,11 +60,11 @@ class Members {
   const Options& options_;
   std::vector<std::string> args_;
   Environment environment_;
-  std::map<pid_t, int> running_;       // process -> first rank
+  std::map<pid_t, int> running_;  // process -> first rank
   int pipe_[2] = {-1, -1};
   int signals_ = -1;
   sigset_t watched_{}, before_{};
-  int interrupted_ = 0;                // the signal that ends all
+  int interrupted_ = 0;  // the signal that ends all
   int status_ = kExitOk;
   std::string messages_, deaths_;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -136,9 +137,12 @@ void Members::reap() {
     const bool expected_kill = WIFSIGNALED(status) && Clock::now() >= deadline_;
     if (WIFSIGNALED(status) && !expected_kill)
       deaths_ += fmt::format("{} was ended by signal {} ({})\n", rank, WTERMSIG(status), strsignal(WTERMSIG(status)));
-    if (WIFSIGNALED(status) || WEXITSTATUS(status) == 127) fail(kExitFailed);
-    else if (WEXITSTATUS(status) != 0) fail(WEXITSTATUS(status));
-    else if (deadline_ == Clock::time_point::max()) deadline_ = Clock::now() + kGraceAfterSuccess;
+    if (WIFSIGNALED(status) || WEXITSTATUS(status) == 127)
+      fail(kExitFailed);
+    else if (WEXITSTATUS(status) != 0)
+      fail(WEXITSTATUS(status));
+    else if (deadline_ == Clock::time_point::max())
+      deadline_ = Clock::now() + kGraceAfterSuccess;
   }
 }
 
@@ -209,7 +213,7 @@ void tell_failure(int fd, int rank, const std::string& text) {
   std::string line = fmt::format("{} {}", rank, text.substr(0, 4000));
   for (char& c : line) c = c == '\n' ? ' ' : c;
   line += '\n';
-  const ssize_t written = write(fd, line.data(), line.size());     // at most PIPE_BUF bytes: never mixed with another's
+  const ssize_t written = write(fd, line.data(), line.size());  // at most PIPE_BUF bytes: never mixed with another's
   (void)written;
 }
 

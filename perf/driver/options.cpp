@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 namespace tutti::perf {
 namespace {
@@ -24,13 +24,14 @@ std::size_t bytes_from(const std::string& option, const std::string& text) {
   if (error != std::errc()) refuse(option, text, wanted);
   const std::string suffix(end, text.data() + text.size());
   static constexpr std::array<std::array<const char*, 6>, 5> kSuffixes{{{"", "", "B", "b", "", ""},
-                                                                       {"K", "k", "KB", "kB", "KiB", "kb"},
-                                                                       {"M", "m", "MB", "mB", "MiB", "mb"},
-                                                                       {"G", "g", "GB", "gB", "GiB", "gb"},
-                                                                       {"T", "t", "TB", "tB", "TiB", "tb"}}};
+                                                                        {"K", "k", "KB", "kB", "KiB", "kb"},
+                                                                        {"M", "m", "MB", "mB", "MiB", "mb"},
+                                                                        {"G", "g", "GB", "gB", "GiB", "gb"},
+                                                                        {"T", "t", "TB", "tB", "TiB", "tb"}}};
   for (std::size_t power = 0; power < kSuffixes.size(); ++power) {
     if (std::find(kSuffixes[power].begin(), kSuffixes[power].end(), suffix) == kSuffixes[power].end()) continue;
-    if (value > std::numeric_limits<std::size_t>::max() / 4 >> (10 * power)) refuse(option, text, "a size that memory has");
+    if (value > std::numeric_limits<std::size_t>::max() / 4 >> (10 * power))
+      refuse(option, text, "a size that memory has");
     return value << (10 * power);
   }
   refuse(option, text, wanted);
@@ -66,15 +67,20 @@ int whole_from(const std::string& option, const std::string& text, int least) {
 
 // -c takes a number of checked iterations; --check also the way of checking.
 void check_from(Options& o, const std::string& text) {
-  if (text == "exact") o.check = Check::exact;
-  else if (text == "random") o.check = Check::random;
-  else o.checks = whole_from("-c", text, 0);
+  if (text == "exact")
+    o.check = Check::exact;
+  else if (text == "random")
+    o.check = Check::random;
+  else
+    o.checks = whole_from("-c", text, 0);
 }
 
 void memory_from(Options& o, const std::string& text) {
   if (text == "cuda") throw CLI::ValidationError("--memory", "this build has no CUDA");
-  if (text == "0" || text == "1") o.memory_report = text == "1";      // nccl-tests' --memory
-  else if (text != "host") refuse("--memory", text, "host or cuda");
+  if (text == "0" || text == "1")
+    o.memory_report = text == "1";  // nccl-tests' --memory
+  else if (text != "host")
+    refuse("--memory", text, "host or cuda");
 }
 
 AddedRun added_from(const std::string& text) {
@@ -85,16 +91,25 @@ AddedRun added_from(const std::string& text) {
 
 // A text option whose values go through `read`, the last one counting.
 template <class Read>
-CLI::Option* add(CLI::App& app, const std::string& names, const std::string& help, const std::string& value, Read read) {
+CLI::Option* add(CLI::App& app, const std::string& names, const std::string& help, const std::string& value,
+                 Read read) {
   return app
       .add_option_function<std::vector<std::string>>(
-          names, [read](const std::vector<std::string>& texts) { for (const std::string& text : texts) read(text); }, help)
-      ->type_name(value)->allow_extra_args(false)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+          names,
+          [read](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) read(text);
+          },
+          help)
+      ->type_name(value)
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 CLI::Option* add_int(CLI::App& app, const std::string& names, const std::string& help, int& into, int least) {
   const std::string first = names.substr(0, names.find(','));
-  return add(app, names, help, "N", [&into, first, least](const std::string& text) { into = whole_from(first, text, least); });
+  return add(app, names, help, "N",
+             [&into, first, least](const std::string& text) { into = whole_from(first, text, least); });
 }
 
 CLI::Option* add_bool(CLI::App& app, const std::string& names, const std::string& help, bool& into) {
@@ -118,9 +133,9 @@ void add_sweep(CLI::App& app, Options& o, bool& min_said, bool& max_said) {
   add(app, "-b,--minbytes", "smallest size (default 32M); K, M, G are binary", "BYTES", [&](const std::string& text) {
     o.min_bytes = bytes_from("-b", text), min_said = true;
   })->group(group);
-  add(app, "-e,--maxbytes", "largest size (default 32M, or -b where that is larger)", "BYTES", [&](const std::string& text) {
-    o.max_bytes = bytes_from("-e", text), max_said = true;
-  })->group(group);
+  add(app, "-e,--maxbytes", "largest size (default 32M, or -b where that is larger)", "BYTES",
+      [&](const std::string& text) { o.max_bytes = bytes_from("-e", text), max_said = true; })
+      ->group(group);
   add(app, "-i,--stepbytes", "step between sizes (default 1M)", "BYTES", [&o](const std::string& text) {
     o.step_bytes = bytes_from("-i", text);
     if (o.step_bytes == 0) refuse("-i", text, "a step above 0");
@@ -128,41 +143,52 @@ void add_sweep(CLI::App& app, Options& o, bool& min_said, bool& max_said) {
   add(app, "-f,--stepfactor", "factor between sizes, instead of a step", "N", [&o](const std::string& text) {
     o.step_factor = std::size_t(whole_from("-f", text, 2));
   })->group(group);
-  add(app, "-d,--datatype", "type of the elements, or all (default float)", "TYPE",
-      [&o](const std::string& text) { o.types = types_from(text); })->group(group);
-  add(app, "-o,--op", "reduction, or all (default sum)", "OP", [&o](const std::string& text) { o.ops = ops_from(text); })->group(group);
+  add(app, "-d,--datatype", "type of the elements, or all (default float)", "TYPE", [&o](const std::string& text) {
+    o.types = types_from(text);
+  })->group(group);
+  add(app, "-o,--op", "reduction, or all (default sum)", "OP", [&o](const std::string& text) {
+    o.ops = ops_from(text);
+  })->group(group);
   add(app, "-r,--root", "root rank, or all (default 0)", "RANK", [&o](const std::string& text) {
     o.all_roots = text == "all";
     o.root = o.all_roots ? 0 : whole_from("-r", text, 0);
   })->group(group);
-  add_int(app, "-N,--run_cycles", "how often to run the sweep (default 1); 0: until interrupted", o.cycles, 0)->group(group);
+  add_int(app, "-N,--run_cycles", "how often to run the sweep (default 1); 0: until interrupted", o.cycles, 0)
+      ->group(group);
 }
 
 void add_ranks(CLI::App& app, Options& o) {
   const char* const group = "Ranks";
-  add_int(app, "-g,--ngpus", "processes to start, each a rank (default: one a core, at least 2)", o.processes, 1)->group(group);
+  add_int(app, "-g,--ngpus", "processes to start, each a rank (default: one a core, at least 2)", o.processes, 1)
+      ->group(group);
   add_int(app, "-t,--nthreads", "ranks in each process, as threads (default 1)", o.threads, 1)->group(group);
   add_bool(app, "-p,--parallel_init", "accepted: ranks always start in parallel", o.parallel_init)->group(group);
 }
 
 void add_timing(CLI::App& app, Options& o) {
   const char* const group = "Timing";
-  add(app, "-n,--iters", "timed iterations (default: 20, and more for small sizes)", "N", [&o](const std::string& text) {
-    o.iterations = whole_from("-n", text, 1), o.iterations_said = true;
-  })->group(group);
+  add(app, "-n,--iters", "timed iterations (default: 20, and more for small sizes)", "N",
+      [&o](const std::string& text) { o.iterations = whole_from("-n", text, 1), o.iterations_said = true; })
+      ->group(group);
   add_int(app, "-w,--warmup_iters", "iterations before them (default 5)", o.warmup, 0)->group(group);
-  add_int(app, "-m,--agg_iters", "operations started together in one iteration (default 1)", o.aggregate, 1)->group(group);
-  add(app, "-z,--blocking", "after an iteration: 0, 2 wait; 1 wait and barrier; 3 wait and barrier after all of -m", "0..3",
+  add_int(app, "-m,--agg_iters", "operations started together in one iteration (default 1)", o.aggregate, 1)
+      ->group(group);
+  add(app, "-z,--blocking", "after an iteration: 0, 2 wait; 1 wait and barrier; 3 wait and barrier after all of -m",
+      "0..3",
       [&o](const std::string& text) {
         if (whole_from("-z", text, 0) > 3) refuse("-z", text, "0, 1, 2 or 3");
         o.blocking = Blocking(text[0] - '0');
-      })->group(group);
-  add(app, "-a,--average", "of all ranks' times: 0 rank 0's, 1 mean (default), 2 min, 3 max", "0..3", [&o](const std::string& text) {
-    if (whole_from("-a", text, 0) > 3) refuse("-a", text, "0, 1, 2 or 3");
-    o.average = Average(text[0] - '0');
+      })
+      ->group(group);
+  add(app, "-a,--average", "of all ranks' times: 0 rank 0's, 1 mean (default), 2 min, 3 max", "0..3",
+      [&o](const std::string& text) {
+        if (whole_from("-a", text, 0) > 3) refuse("-a", text, "0, 1, 2 or 3");
+        o.average = Average(text[0] - '0');
+      })
+      ->group(group);
+  add(app, "-T,--timeout", "give an operation up after so many seconds", "SECONDS", [&o](const std::string& text) {
+    o.timeout_s = real_from("-T", text);
   })->group(group);
-  add(app, "-T,--timeout", "give an operation up after so many seconds", "SECONDS",
-      [&o](const std::string& text) { o.timeout_s = real_from("-T", text); })->group(group);
   add_int(app, "-u,--unalign", "move the buffers by so many elements (default 0)", o.unalign, 0)->group(group);
   add_int(app, "-K,--per_iter_skip", "iterations that percentiles leave out (default 0)", o.skip, 0)->group(group);
 }
@@ -170,14 +196,19 @@ void add_timing(CLI::App& app, Options& o) {
 void add_results(CLI::App& app, Options& o) {
   const char* const group = "Results";
   add(app, "-c,--check", "iterations to check (default 1; 0: none), or how: exact (default), random", "N|exact|random",
-      [&o](const std::string& text) { check_from(o, text); })->group(group);
+      [&o](const std::string& text) { check_from(o, text); })
+      ->group(group);
   add(app, "--min-busbw", "fail (status 7) when the average bus bandwidth is below, in GB/s", "X",
-      [&o](const std::string& text) { o.min_busbw = real_from("--min-busbw", text); })->group(group);
+      [&o](const std::string& text) { o.min_busbw = real_from("--min-busbw", text); })
+      ->group(group);
   add_bool(app, "-C,--report_cputime", "show CPU time instead of elapsed time", o.cpu_time)->group(group);
   add_bool(app, "-S,--report_timestamps", "add the time of day to each row", o.timestamps)->group(group);
-  add_bool(app, "-I,--per_iter_timing", "add minimum, percentiles and spread of single iterations", o.per_iteration)->group(group);
+  add_bool(app, "-I,--per_iter_timing", "add minimum, percentiles and spread of single iterations", o.per_iteration)
+      ->group(group);
   add_bool(app, "-M,--memory-report", "tell the memory that buffers and library take", o.memory_report)->group(group);
-  add(app, "--memory", "where buffers lie: host", "host|cuda", [&o](const std::string& text) { memory_from(o, text); })->group(group);
+  add(app, "--memory", "where buffers lie: host", "host|cuda", [&o](const std::string& text) {
+    memory_from(o, text);
+  })->group(group);
   const auto file = [&](const char* names, const char* help, std::string& into) {
     add(app, names, help, "FILE", [&into, names](const std::string& text) {
       if (text.empty()) refuse(names, text, "a file's name");
@@ -187,8 +218,9 @@ void add_results(CLI::App& app, Options& o) {
   file("-J,--json,--output_file", "write the results as JSON", o.json);
   file("--csv", "write the results as CSV, a line a size", o.csv);
   file("--plot", "draw bus bandwidth over size, as SVG", o.plot);
-  add(app, "--plot-add", "draw an earlier run's JSON too; repeatable", "FILE[,LABEL]",
-      [&o](const std::string& text) { o.plot_add.push_back(added_from(text)); })->group(group);
+  add(app, "--plot-add", "draw an earlier run's JSON too; repeatable", "FILE[,LABEL]", [&o](const std::string& text) {
+    o.plot_add.push_back(added_from(text));
+  })->group(group);
   add_int(app, "--member", "", o.member_fd, 0)->group("");
 }
 
@@ -212,7 +244,8 @@ std::string contradiction(Options& o, bool min_said, bool max_said) {
   if (!max_said) o.max_bytes = std::max(o.max_bytes, o.min_bytes);
   if (!min_said) o.min_bytes = std::min(o.min_bytes, o.max_bytes);
   if (o.min_bytes > o.max_bytes) return fmt::format("-b {} is above -e {}", o.min_bytes, o.max_bytes);
-  if (o.cycles == 0 && !(o.json + o.csv + o.plot).empty()) return "-N 0 never ends, so there is no end to write a file at";
+  if (o.cycles == 0 && !(o.json + o.csv + o.plot).empty())
+    return "-N 0 never ends, so there is no end to write a file at";
   if (!o.plot_add.empty() && o.plot.empty()) return "--plot-add needs --plot";
   if (o.iterations_said && o.skip >= o.iterations) return "-K leaves no iteration of -n";
   return "";
@@ -223,7 +256,8 @@ std::string contradiction(Options& o, bool min_said, bool max_said) {
 Parsed parse_options(const std::string& program, const std::vector<std::string>& args) {
   Options o;
   bool min_said = false, max_said = false;
-  CLI::App app{"Measures a collective operation over a sweep of sizes. Sizes, flags and table as in nccl-tests.", program};
+  CLI::App app{"Measures a collective operation over a sweep of sizes. Sizes, flags and table as in nccl-tests.",
+               program};
   app.set_help_flag("-h,--help", "this text");
   app.get_formatter()->column_width(36);
   add_ranks(app, o);
@@ -247,15 +281,17 @@ std::vector<std::size_t> sizes_of(const Options& o) {
   std::vector<std::size_t> sizes;
   for (std::size_t size = o.min_bytes; size <= o.max_bytes;) {
     sizes.push_back(size);
-    if (o.step_factor == 0) size += o.step_bytes;
-    else size = size == 0 ? 8 : size * o.step_factor;
+    if (o.step_factor == 0)
+      size += o.step_bytes;
+    else
+      size = size == 0 ? 8 : size * o.step_factor;
   }
   return sizes;
 }
 
 std::string table_name(DataType type) {
-  static constexpr std::array<const char*, kDataTypeCount> kNames{"int8", "uint8", "int32", "uint32", "int64", "uint64",
-                                                                  "half", "bfloat16", "float", "double", "f8e4m3", "f8e5m2"};
+  static constexpr std::array<const char*, kDataTypeCount> kNames{
+      "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double", "f8e4m3", "f8e5m2"};
   return kNames.at(std::size_t(type));
 }
 

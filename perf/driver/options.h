@@ -20,17 +20,17 @@ enum class Average { rank0 = 0, mean = 1, min = 2, max = 3 };
 enum class Blocking { none = 0, barrier_each = 1, wait_each = 2, barrier_outer = 3 };
 
 struct AddedRun {
-  std::string file, label;      // label empty: taken from the file's contents
+  std::string file, label;  // label empty: taken from the file's contents
 };
 
 struct Options {
-  int threads = 1, processes = 0;               // processes 0: not said; one a core
-  bool parallel_init = false;                   // of nccl-tests; ranks always meet in parallel
+  int threads = 1, processes = 0;  // processes 0: not said; one a core
+  bool parallel_init = false;      // of nccl-tests; ranks always meet in parallel
   std::size_t min_bytes = 32u << 20, max_bytes = 32u << 20, step_bytes = 1u << 20;
-  std::size_t step_factor = 0;                  // 0: step_bytes
+  std::size_t step_factor = 0;  // 0: step_bytes
   int iterations = 20;
-  bool iterations_said = false;                 // else more of them where time allows
-  int warmup = 5, aggregate = 1, cycles = 1;    // cycles 0: for ever
+  bool iterations_said = false;               // else more of them where time allows
+  int warmup = 5, aggregate = 1, cycles = 1;  // cycles 0: for ever
   int checks = 1;
   Check check = Check::exact;
   std::vector<ReduceOp> ops{ReduceOp::sum};
@@ -38,15 +38,15 @@ struct Options {
   int root = 0;
   bool all_roots = false;
   Blocking blocking = Blocking::none;
-  double timeout_s = 0;                         // 0: the library's own
+  double timeout_s = 0;  // 0: the library's own
   bool cpu_time = false, timestamps = false, memory_report = false, per_iteration = false;
   Average average = Average::mean;
-  int skip = 0;                                 // first iterations that percentiles leave out
-  int unalign = 0;                              // elements
-  std::string json, csv, plot;                  // files; empty: none
+  int skip = 0;                 // first iterations that percentiles leave out
+  int unalign = 0;              // elements
+  std::string json, csv, plot;  // files; empty: none
   std::vector<AddedRun> plot_add;
   std::optional<double> min_busbw;
-  int member_fd = -1;                           // set in the processes that the program starts itself: where failures are told
+  int member_fd = -1;  // set in the processes that the program starts itself: where failures are told
 };
 
 // What the command line asks for: options, or a text to show and an exit status.

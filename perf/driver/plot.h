@@ -1,5 +1,6 @@
 #pragma once
-// Bus bandwidth over size as an SVG: each line is labelled at its end, colours and text are readable on light and on dark.
+// Bus bandwidth over size as an SVG: each line is labelled at its end, colours and text are readable on light and on
+// dark.
 #include <string>
 #include <vector>
 
@@ -9,11 +10,11 @@ namespace tutti::perf {
 
 struct Series {
   std::string label;
-  std::vector<std::pair<double, double>> points;     // bytes, GB/s; ascending in bytes, no size 0
+  std::vector<std::pair<double, double>> points;  // bytes, GB/s; ascending in bytes, no size 0
 };
 
-// One series for each type, operation and root in a run, of the out-of-place figures. `label` is put before what tells the
-// series apart; empty: the program and the number of ranks.
+// One series for each type, operation and root in a run, of the out-of-place figures. `label` is put before what tells
+// the series apart; empty: the program and the number of ranks.
 std::vector<Series> series_of(const Run& run, const std::string& label);
 
 std::string to_svg(const std::vector<Series>& series, const std::string& title);

@@ -26,7 +26,7 @@ namespace {
 struct Seat {
   Origin origin;
   int first_rank = 0, rank_count = 1;
-  std::string address, job_key;                    // empty: from the launcher's environment
+  std::string address, job_key;  // empty: from the launcher's environment
   std::string note;
 };
 
@@ -42,7 +42,8 @@ struct Plan {
 int as_number(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
   int value = 0;
-  if (found != environment.end()) std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+  if (found != environment.end())
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
   return value;
 }
 
@@ -73,8 +74,9 @@ Result<Communicator> join(const Seat& seat, int thread) {
 
 Status world_is_whole(const Origin& origin, const Communicator& world) {
   if (origin.rank_count == 0 || origin.rank_count == world.rank_count()) return {};
-  return {Code::invalid_state, fmt::format("{} started {} ranks, but this world has {}: the ranks did not find each other",
-                                           origin.launcher, origin.rank_count, world.rank_count())};
+  return {Code::invalid_state,
+          fmt::format("{} started {} ranks, but this world has {}: the ranks did not find each other", origin.launcher,
+                      origin.rank_count, world.rank_count())};
 }
 
 // One rank, from joining to its verdict. `status` tells failures that are not the library's.
@@ -113,8 +115,10 @@ int run_seat(const Plan& plan) {
     const Status status = run_rank(plan, thread, rank, exit_status);
     const std::lock_guard lock(mutex);
     if (!status.ok()) {
-      if (plan.options.member_fd >= 0) tell_failure(plan.options.member_fd, rank, status.to_string());
-      else fmt::print(stderr, "{}: rank {}: {}\n", plan.benchmark.program, rank, status.to_string());
+      if (plan.options.member_fd >= 0)
+        tell_failure(plan.options.member_fd, rank, status.to_string());
+      else
+        fmt::print(stderr, "{}: rank {}: {}\n", plan.benchmark.program, rank, status.to_string());
       worst = kExitFailed;
     } else if (worst == kExitOk) {
       worst = exit_status;
@@ -136,8 +140,9 @@ int refuse(const Benchmark& benchmark, int status, const std::string& text) {
 int run_launched(Plan& plan) {
   const Options& o = plan.options;
   if (o.processes > 1 || o.threads > 1)
-    return refuse(plan.benchmark, kExitUsage,
-                  fmt::format("{} has started the ranks, one a process: leave out -g and -t", plan.seat.origin.launcher));
+    return refuse(
+        plan.benchmark, kExitUsage,
+        fmt::format("{} has started the ranks, one a process: leave out -g and -t", plan.seat.origin.launcher));
   plan.options.processes = 1;
   plan.seat.rank_count = plan.seat.origin.rank_count;
   plan.seat.note = fmt::format("started by {}", plan.seat.origin.launcher);
@@ -193,7 +198,7 @@ int run_program(const Benchmark& benchmark, std::span<char* const> args, char** 
     return parsed.status;
   }
   const bool member = parsed.options->member_fd >= 0;
-  if (member) words.pop_back();                    // --member, which run_members added
+  if (member) words.pop_back();  // --member, which run_members added
   const Result<Goal> goal = goal_from(*parsed.options, environment);
   if (!goal.ok()) return refuse(benchmark, kExitUsage, goal.status().text());
   const Result<std::optional<Split>> split = split_from(environment);

@@ -46,8 +46,14 @@ Figures figures_from(const Json& value) {
 }
 
 Json to_value(const Row& row) {
-  Json value{{"bytes", row.bytes}, {"count", row.count}, {"type", row.type}, {"op", row.op}, {"root", row.root},
-             {"algorithm", row.algorithm}, {"transport", row.transport}, {"out_of_place", to_value(row.out_of_place)},
+  Json value{{"bytes", row.bytes},
+             {"count", row.count},
+             {"type", row.type},
+             {"op", row.op},
+             {"root", row.root},
+             {"algorithm", row.algorithm},
+             {"transport", row.transport},
+             {"out_of_place", to_value(row.out_of_place)},
              {"in_place", row.in_place ? to_value(*row.in_place) : Json(nullptr)}};
   if (!row.timestamp.empty()) value["timestamp"] = row.timestamp;
   return value;
@@ -87,13 +93,19 @@ double Run::average_busbw() const {
 
 double Run::wrong() const {
   double sum = 0;
-  for (const Row& row : rows) sum += row.out_of_place.wrong.value_or(0) + (row.in_place ? row.in_place->wrong.value_or(0) : 0);
+  for (const Row& row : rows)
+    sum += row.out_of_place.wrong.value_or(0) + (row.in_place ? row.in_place->wrong.value_or(0) : 0);
   return sum;
 }
 
 std::string to_json(const Run& run) {
-  Json value{{"version", run.version}, {"program", run.program}, {"args", run.args}, {"ranks", run.ranks},
-             {"average_busbw", run.average_busbw()}, {"out_of_bounds", run.out_of_bounds}, {"results", Json::array()}};
+  Json value{{"version", run.version},
+             {"program", run.program},
+             {"args", run.args},
+             {"ranks", run.ranks},
+             {"average_busbw", run.average_busbw()},
+             {"out_of_bounds", run.out_of_bounds},
+             {"results", Json::array()}};
   for (const Row& row : run.rows) value["results"].push_back(to_value(row));
   // An argument need not be UTF-8.
   return value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -122,8 +134,9 @@ std::string to_csv(const Run& run) {
       text += fmt::format(",{}_{}", place, name);
   text += '\n';
   for (const Row& row : run.rows)
-    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", row.bytes, row.count, row.type, row.op, row.root, row.algorithm,
-                        row.transport, csv_figures(row.out_of_place), row.in_place ? csv_figures(*row.in_place) : ",,,,,,");
+    text +=
+        fmt::format("{},{},{},{},{},{},{},{},{}\n", row.bytes, row.count, row.type, row.op, row.root, row.algorithm,
+                    row.transport, csv_figures(row.out_of_place), row.in_place ? csv_figures(*row.in_place) : ",,,,,,");
   return text;
 }
 

@@ -11,17 +11,17 @@ namespace tutti::perf {
 // One placement at one size. Times in microseconds, bandwidths in GB/s (1e9).
 struct Figures {
   double time_us = 0, p50_us = 0, p95_us = 0, p99_us = 0, min_us = 0, max_us = 0;
-  double spread = 0;                             // of single iterations: standard deviation / mean
+  double spread = 0;  // of single iterations: standard deviation / mean
   double cpu_us = 0;
   double algbw = 0, busbw = 0;
-  std::optional<double> wrong;                   // elements on all ranks; none: not checked
-  std::optional<double> error_over_bound;        // of random inputs
+  std::optional<double> wrong;             // elements on all ranks; none: not checked
+  std::optional<double> error_over_bound;  // of random inputs
 };
 
 struct Row {
   std::size_t bytes = 0, count = 0;
-  std::string type, op;                          // op "none": not a reduction
-  int root = -1;                                 // -1: no root
+  std::string type, op;  // op "none": not a reduction
+  int root = -1;         // -1: no root
   std::string algorithm, transport;
   Figures out_of_place;
   std::optional<Figures> in_place;
@@ -33,9 +33,9 @@ struct Run {
   std::vector<std::string> args;
   int ranks = 0;
   std::vector<Row> rows;
-  double out_of_bounds = 0;                      // guard bytes found changed, on all ranks
-  double buffer_bytes = 0, library_bytes = 0;    // on all ranks
-  double average_busbw() const;                  // plain mean over rows and placements; 0 without any
+  double out_of_bounds = 0;                    // guard bytes found changed, on all ranks
+  double buffer_bytes = 0, library_bytes = 0;  // on all ranks
+  double average_busbw() const;                // plain mean over rows and placements; 0 without any
   double wrong() const;
 };
 

@@ -33,8 +33,14 @@ Result<std::vector<Series>> read_added(const Options& options) {
   return all;
 }
 
-Report::Report(const Benchmark& benchmark, const Options& options, const std::vector<std::string>& args, const Goal& goal, bool speaks)
-    : benchmark_(benchmark), options_(options), args_(args), goal_(goal), speaks_(speaks), terminal_(isatty(STDERR_FILENO) == 1) {}
+Report::Report(const Benchmark& benchmark, const Options& options, const std::vector<std::string>& args,
+               const Goal& goal, bool speaks)
+    : benchmark_(benchmark),
+      options_(options),
+      args_(args),
+      goal_(goal),
+      speaks_(speaks),
+      terminal_(isatty(STDERR_FILENO) == 1) {}
 
 Report::~Report() {
   if (line_shown_) std::fputs("\r\x1b[K", stderr);
@@ -46,7 +52,8 @@ Status Report::open(Communicator& world, int color, const std::string& note) {
   std::vector<Card> cards(std::size_t(world.rank_count()));
   const AllGather call{.input = &card, .output = cards.data(), .count = sizeof card, .type = DataType::u8};
   if (Status s = world.all_gather(call).wait(); !s.ok()) return s;
-  Heading heading{.program = std::string(benchmark_.program), .version = TUTTI_VERSION_STRING, .note = note, .ranks = {}};
+  Heading heading{
+      .program = std::string(benchmark_.program), .version = TUTTI_VERSION_STRING, .note = note, .ranks = {}};
   for (std::size_t r = 0; r < cards.size(); ++r) {
     cards[r].host[sizeof cards[r].host - 1] = 0;
     heading.ranks.push_back({int(r), cards[r].color, cards[r].process, cards[r].local_rank, cards[r].host});
@@ -74,10 +81,13 @@ Watcher Report::watcher() {
   if (!speaks_) return watcher;
   watcher.row = [this](const Row& row) { say(row_text(row, options_)); };
   watcher.cycle = [this](int cycle) {
-    say(options_.cycles ? fmt::format("# Cycle {} of {}\n", cycle + 1, options_.cycles) : fmt::format("# Cycle {}\n", cycle + 1));
+    say(options_.cycles ? fmt::format("# Cycle {} of {}\n", cycle + 1, options_.cycles)
+                        : fmt::format("# Cycle {}\n", cycle + 1));
   };
   if (terminal_)
-    watcher.progress = [this](const std::string& doing, std::size_t done, std::size_t all) { progress(doing, done, all); };
+    watcher.progress = [this](const std::string& doing, std::size_t done, std::size_t all) {
+      progress(doing, done, all);
+    };
   return watcher;
 }
 

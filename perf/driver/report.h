@@ -15,7 +15,7 @@
 namespace tutti::perf {
 
 struct Goal {
-  std::optional<double> busbw;         // GB/s that the average must reach
+  std::optional<double> busbw;  // GB/s that the average must reach
 };
 
 // The lines that --plot-add asks for. invalid_argument.
@@ -23,8 +23,9 @@ Result<std::vector<Series>> read_added(const Options& options);
 
 class Report {
  public:
-  Report(const Benchmark& benchmark, const Options& options, const std::vector<std::string>& args, const Goal& goal, bool speaks);
-  ~Report();                           // leaves no half line on the terminal
+  Report(const Benchmark& benchmark, const Options& options, const std::vector<std::string>& args, const Goal& goal,
+         bool speaks);
+  ~Report();  // leaves no half line on the terminal
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
@@ -44,7 +45,7 @@ class Report {
   const std::vector<std::string>& args_;
   Goal goal_;
   bool speaks_, terminal_;
-  bool line_shown_ = false;            // the progress line, on a terminal
+  bool line_shown_ = false;  // the progress line, on a terminal
 };
 
 }  // namespace tutti::perf

@@ -12,8 +12,9 @@
 namespace tutti::perf {
 namespace {
 
-constexpr std::byte kFiller{0x9d};                   // in outputs before an operation
-constexpr std::size_t kClocksShow = 64u << 10;       // up to this size a clock reading an iteration would be seen in the mean
+constexpr std::byte kFiller{0x9d};  // in outputs before an operation
+constexpr std::size_t kClocksShow =
+    64u << 10;  // up to this size a clock reading an iteration would be seen in the mean
 
 std::string time_of_day() {
   const std::time_t now = std::time(nullptr);
@@ -24,16 +25,18 @@ std::string time_of_day() {
   return text;
 }
 
-bool has_barriers(Blocking blocking) { return blocking == Blocking::barrier_each || blocking == Blocking::barrier_outer; }
+bool has_barriers(Blocking blocking) {
+  return blocking == Blocking::barrier_each || blocking == Blocking::barrier_outer;
+}
 
 }  // namespace
 
 struct Session::Trial {
-  Recipe recipe;                                     // without seed
+  Recipe recipe;  // without seed
   bool in_place = false;
   Shape shape;
-  std::size_t count = 0, input_bytes = 0, output_bytes = 0;   // of one slot; in place output_bytes holds both
-  std::vector<Call> calls;                           // one a slot, options.aggregate of them
+  std::size_t count = 0, input_bytes = 0, output_bytes = 0;  // of one slot; in place output_bytes holds both
+  std::vector<Call> calls;                                   // one a slot, options.aggregate of them
 
   std::byte* input_at(const Buffer& input, const Buffer& output, std::size_t slot) const {
     if (!in_place) return input.data() + slot * input_bytes;
@@ -58,7 +61,11 @@ Session::Trial Session::make_trial(DataType type, ReduceOp op, int root, std::si
   for (std::size_t slot = 0; slot < std::size_t(options_.aggregate); ++slot)
     t.calls.push_back({.input = t.shape.input ? t.input_at(input_, output_, slot) : nullptr,
                        .output = t.shape.output ? t.output_at(output_, slot) : nullptr,
-                       .count = count, .type = type, .op = op, .root = root, .factor = factor_of(ranks_.rank())});
+                       .count = count,
+                       .type = type,
+                       .op = op,
+                       .root = root,
+                       .factor = factor_of(ranks_.rank())});
   return t;
 }
 
@@ -68,19 +75,21 @@ Status Session::prepare_buffers() {
   std::size_t input = 0, output = 0;
   for (DataType type : options_.types) {
     const std::size_t size = size_of(type), count = benchmark_.count(sizes_of(options_).back() / size, size, n);
-    for (int root : {rank, (rank + 1) % n}) {        // a root's buffers and those of another rank
+    for (int root : {rank, (rank + 1) % n}) {  // a root's buffers and those of another rank
       const Shape s = benchmark_.shape(count, rank, n, root);
       const std::size_t both = std::max(s.input_at + s.input, s.output_at + s.output);
       input = std::max(input, s.input * size * slots);
       output = std::max(output, (benchmark_.in_place ? both : s.output) * size * slots);
     }
   }
-  const std::size_t shift = std::size_t(options_.unalign) * sizeof(double);       // of the largest type
+  const std::size_t shift = std::size_t(options_.unalign) * sizeof(double);  // of the largest type
   buffer_bytes_ = input + output + 2 * shift;
   const std::size_t wanted = buffer_bytes_ * std::size_t(std::max(1, world_.local_rank_count()));
   if (const std::size_t there = available_memory(); there && wanted > there)
-    return {Code::out_of_resources, fmt::format("the ranks of this host need {} MiB for buffers, {} MiB are free: lower -e, -m or "
-                                                "the number of ranks", wanted >> 20, there >> 20)};
+    return {Code::out_of_resources,
+            fmt::format("the ranks of this host need {} MiB for buffers, {} MiB are free: lower -e, -m or "
+                        "the number of ranks",
+                        wanted >> 20, there >> 20)};
   for (auto [buffer, bytes] : {std::pair(&input_, input), std::pair(&output_, output)}) {
     Result<Buffer> made = Buffer::make(bytes, shift);
     if (!made.ok()) return made.status();
@@ -97,7 +106,8 @@ Status Session::run(Run& into, const Watcher& watcher) {
   if (benchmark_.rooted && options_.all_roots)
     for (int root = 1; root < ranks_.rank_count(); ++root) roots.push_back(root);
   const std::vector<ReduceOp> ops = benchmark_.reduces ? options_.ops : std::vector{ReduceOp::sum};
-  all_ = sizes_of(options_).size() * options_.types.size() * ops.size() * roots.size() * std::size_t(std::max(1, options_.cycles));
+  all_ = sizes_of(options_).size() * options_.types.size() * ops.size() * roots.size() *
+         std::size_t(std::max(1, options_.cycles));
   for (int cycle = 0; options_.cycles == 0 || cycle < options_.cycles; ++cycle) {
     if (cycle > 0 && watcher.cycle) watcher.cycle(cycle);
     if (options_.cycles == 0) done_ = 0;
@@ -105,7 +115,7 @@ Status Session::run(Run& into, const Watcher& watcher) {
       for (ReduceOp op : ops)
         for (int root : roots)
           if (Status s = sweep(into, watcher, type, op, root, cycle); !s.ok()) return s;
-    if (options_.cycles == 0) into.rows.clear();     // nobody will ask for them, and memory ends
+    if (options_.cycles == 0) into.rows.clear();  // nobody will ask for them, and memory ends
   }
   std::vector<double> sums{out_of_bounds_, double(buffer_bytes_), double(ranks_.memory_bytes())};
   if (Status s = all_reduce(sums, ReduceOp::sum); !s.ok()) return s;
@@ -133,9 +143,11 @@ Status Session::sweep(Run& into, const Watcher& watcher, DataType type, ReduceOp
 
 Status Session::measure_row(Row& row, DataType type, ReduceOp op, int root, std::size_t bytes, int cycle) {
   const std::size_t size = size_of(type), count = benchmark_.count(bytes / size, size, ranks_.rank_count());
-  const Result<Choice> choice = ranks_.explain(benchmark_.what, count, type, op);
+  // Sending knows no choice of algorithms; which wires there are, an operation among all pairs tells.
+  const bool sends = benchmark_.what == Collective::send;
+  const Result<Choice> choice = ranks_.explain(sends ? Collective::all_to_all : benchmark_.what, count, type, op);
   if (!choice.ok()) return choice.status();
-  row.algorithm = choice.value().algorithm;
+  row.algorithm = sends ? "pairs" : choice.value().algorithm;
   row.transport = choice.value().transport;
   row.count = count;
   input_.set_shift(std::size_t(options_.unalign) * size);
@@ -183,7 +195,7 @@ Verdict Session::verify(const Trial& trial, Checker& checker) {
   Verdict verdict;
   for (std::size_t slot = 0; slot < trial.calls.size(); ++slot) {
     if (trial.shape.output) verdict.add(checker.compare(trial.output_at(output_, slot), trial.shape));
-    if (!trial.in_place)                             // out of place, an input stays as it was
+    if (!trial.in_place)  // out of place, an input stays as it was
       verdict.add(checker.compare(trial.input_at(input_, output_, slot), ranks_.rank(), 0, trial.shape.input));
   }
   return verdict;
@@ -208,11 +220,12 @@ Status Session::time(Figures& figures, const Trial& trial) {
   if (Status s = warm_up(trial, one_us); !s.ok()) return s;
   int iterations = options_.iterations;
   if (!options_.iterations_said) {
-    std::vector<double> slowest{one_us};             // all ranks must run the same number
+    std::vector<double> slowest{one_us};  // all ranks must run the same number
     if (Status s = all_reduce(slowest, ReduceOp::max); !s.ok()) return s;
     iterations = iterations_for(slowest[0], options_.iterations);
   }
-  const bool clocks_show = trial.shape.size * size_of(trial.recipe.type) <= kClocksShow && !has_barriers(options_.blocking);
+  const bool clocks_show =
+      trial.shape.size * size_of(trial.recipe.type) <= kClocksShow && !has_barriers(options_.blocking);
   if (clocks_show)
     if (Status s = time_batch(figures, trial, iterations); !s.ok()) return s;
   return time_each(figures, trial, iterations, !clocks_show);
@@ -220,7 +233,8 @@ Status Session::time(Figures& figures, const Trial& trial) {
 
 Status Session::warm_up(const Trial& trial, double& one_us) {
   one_us = std::numeric_limits<double>::infinity();
-  const int iterations = options_.warmup == 0 && !options_.iterations_said ? 1 : options_.warmup;   // one, to know how many
+  const int iterations =
+      options_.warmup == 0 && !options_.iterations_said ? 1 : options_.warmup;  // one, to know how many
   for (int i = 0; i < iterations; ++i) {
     const Clock::time_point start = Clock::now();
     if (Status s = iterate(trial); !s.ok()) return s;
@@ -254,7 +268,7 @@ Status Session::time_each(Figures& figures, const Trial& trial, int iterations, 
     start = end;
     if (!has_barriers(options_.blocking)) continue;
     if (Status s = wait(world_.barrier()); !s.ok()) return s;
-    start = Clock::now();                            // a barrier is waited for, not measured
+    start = Clock::now();  // a barrier is waited for, not measured
   }
   add_samples(figures, times, options_.aggregate, options_.skip);
   if (!mean_too) return {};
@@ -279,7 +293,7 @@ Status Session::iterate(const Trial& trial) {
     for (const Call& call : trial.calls) (void)benchmark_.start(ranks_, call);
     return wait(ranks_.end_group());
   }
-  std::vector<Work> works;                           // these are groups already, and groups do not nest
+  std::vector<Work> works;  // these are groups already, and groups do not nest
   for (const Call& call : trial.calls) works.push_back(benchmark_.start(ranks_, call));
   for (const Work& work : works)
     if (Status s = wait(work); !s.ok()) return s;
@@ -296,18 +310,19 @@ Status Session::wait(Work work) {
 }
 
 Status Session::all_reduce(std::vector<double>& values, ReduceOp op) {
-  return wait(world_.all_reduce({.input = values.data(), .output = values.data(), .count = values.size(),
-                                 .type = DataType::f64, .op = op}));
+  return wait(world_.all_reduce(
+      {.input = values.data(), .output = values.data(), .count = values.size(), .type = DataType::f64, .op = op}));
 }
 
 Status Session::combine(Figures& figures) {
   const std::array<double*, 8> fields{&figures.time_us, &figures.p50_us, &figures.p95_us, &figures.p99_us,
-                                      &figures.min_us, &figures.max_us, &figures.spread, &figures.cpu_us};
+                                      &figures.min_us,  &figures.max_us, &figures.spread, &figures.cpu_us};
   const bool silent = options_.average == Average::rank0 && world_.rank() != 0;
   std::vector<double> times;
   for (const double* field : fields) times.push_back(silent ? 0 : *field);
-  const ReduceOp op = options_.average == Average::min ? ReduceOp::min
-                      : options_.average == Average::max ? ReduceOp::max : ReduceOp::sum;
+  const ReduceOp op = options_.average == Average::min   ? ReduceOp::min
+                      : options_.average == Average::max ? ReduceOp::max
+                                                         : ReduceOp::sum;
   if (Status s = all_reduce(times, op); !s.ok()) return s;
   const double divisor = options_.average == Average::mean ? world_.rank_count() : 1;
   for (std::size_t i = 0; i < fields.size(); ++i) *fields[i] = times[i] / divisor;

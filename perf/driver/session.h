@@ -1,6 +1,6 @@
 #pragma once
-// Session: one rank's part of a benchmark, from joined communicators to a Run. It measures and checks; it neither starts
-// ranks nor prints. All ranks must call run() with the same options.
+// Session: one rank's part of a benchmark, from joined communicators to a Run. It measures and checks; it neither
+// starts ranks nor prints. All ranks must call run() with the same options.
 #include <functional>
 #include <optional>
 
@@ -14,15 +14,16 @@
 
 namespace tutti::perf {
 
-struct Watcher {                                  // of one rank; either may be empty
+struct Watcher {  // of one rank; either may be empty
   std::function<void(const Row&)> row;
-  std::function<void(int cycle)> cycle;           // before each but the first
+  std::function<void(int cycle)> cycle;  // before each but the first
   std::function<void(const std::string& doing, std::size_t done, std::size_t all)> progress;
 };
 
 class Session {
  public:
-  // `world`: all ranks; figures are put together over it. `ranks`: those that the operation is among (the same or a part).
+  // `world`: all ranks; figures are put together over it. `ranks`: those that the operation is among (the same or a
+  // part).
   Session(const Benchmark& benchmark, const Options& options, Communicator& world, Communicator& ranks)
       : benchmark_(benchmark), options_(options), world_(world), ranks_(ranks) {}
 
@@ -32,7 +33,7 @@ class Session {
   bool saw_wrong() const { return saw_wrong_; }
 
  private:
-  struct Trial;                                    // one placement at one size
+  struct Trial;  // one placement at one size
 
   Status prepare_buffers();
   Status sweep(Run& into, const Watcher& watcher, DataType type, ReduceOp op, int root, int cycle);
@@ -61,7 +62,7 @@ class Session {
   std::optional<Checker> checker_;
   std::optional<Recipe> recipe_;
   double out_of_bounds_ = 0;
-  std::size_t done_ = 0, all_ = 0;                 // rows, for progress
+  std::size_t done_ = 0, all_ = 0;  // rows, for progress
   bool saw_wrong_ = false;
 };
 

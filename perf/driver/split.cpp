@@ -14,10 +14,14 @@ struct Spelling {
   std::string_view text;
   Split::Rule rule;
 };
-constexpr std::array<Spelling, 8> kSpellings{{{"AND", Split::Rule::bit_and}, {"&", Split::Rule::bit_and},
-                                              {"OR", Split::Rule::bit_or}, {"|", Split::Rule::bit_or},
-                                              {"MOD", Split::Rule::modulo}, {"%", Split::Rule::modulo},
-                                              {"DIV", Split::Rule::divide}, {"/", Split::Rule::divide}}};
+constexpr std::array<Spelling, 8> kSpellings{{{"AND", Split::Rule::bit_and},
+                                              {"&", Split::Rule::bit_and},
+                                              {"OR", Split::Rule::bit_or},
+                                              {"|", Split::Rule::bit_or},
+                                              {"MOD", Split::Rule::modulo},
+                                              {"%", Split::Rule::modulo},
+                                              {"DIV", Split::Rule::divide},
+                                              {"/", Split::Rule::divide}}};
 
 std::optional<int> number_from(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -56,12 +60,14 @@ Result<std::optional<Split>> split_from(const Environment& environment) {
     std::string text = found->second;
     for (char& c : text) c = char(std::toupper(static_cast<unsigned char>(c)));
     if (const auto split = parse(text)) return split;
-    return Status(Code::invalid_argument,
-                  fmt::format("NCCL_TESTS_SPLIT='{}' is not AND, OR, MOD or DIV with a number, as in MOD2", found->second));
+    return Status(
+        Code::invalid_argument,
+        fmt::format("NCCL_TESTS_SPLIT='{}' is not AND, OR, MOD or DIV with a number, as in MOD2", found->second));
   }
   if (const auto found = environment.find("NCCL_TESTS_SPLIT_MASK"); found != environment.end()) {
     const auto mask = number_from(found->second);
-    if (!mask) return Status(Code::invalid_argument, fmt::format("NCCL_TESTS_SPLIT_MASK='{}' is not a number", found->second));
+    if (!mask)
+      return Status(Code::invalid_argument, fmt::format("NCCL_TESTS_SPLIT_MASK='{}' is not a number", found->second));
     return std::optional(Split{Split::Rule::bit_and, *mask});
   }
   return std::optional<Split>{};

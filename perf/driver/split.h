@@ -14,7 +14,8 @@ struct Split {
   int color_of(int rank) const;
 };
 
-// "AND 3", "&0x3", "OR1", "|1", "MOD2", "%2", "DIV 4", "/4"; the mask is short for AND. None when unset. invalid_argument.
+// "AND 3", "&0x3", "OR1", "|1", "MOD2", "%2", "DIV 4", "/4"; the mask is short for AND. None when unset.
+// invalid_argument.
 Result<std::optional<Split>> split_from(const Environment& environment);
 
 }  // namespace tutti::perf

@@ -1,5 +1,6 @@
 #pragma once
-// The text that people and scripts read: nccl-tests' table, with the columns `algorithm` and `transport` at the end of a row.
+// The text that people and scripts read: nccl-tests' table, with the columns `algorithm` and `transport` at the end of
+// a row.
 #include <string>
 #include <vector>
 
@@ -15,12 +16,12 @@ struct RankPlace {
 
 struct Heading {
   std::string program, version;
-  std::string note;                    // how the ranks came about
+  std::string note;  // how the ranks came about
   std::vector<RankPlace> ranks;
 };
 
 std::string heading_text(const Heading& heading, const Options& options);
-std::string columns_text(const Options& options);     // the three lines above the rows
+std::string columns_text(const Options& options);  // the three lines above the rows
 std::string row_text(const Row& row, const Options& options);
 // What stands below the rows. `enough`: whether a wanted bus bandwidth was reached; none: nothing was wanted.
 std::string closing_text(const Run& run, const Options& options, std::optional<bool> enough);

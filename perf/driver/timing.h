@@ -10,13 +10,13 @@ namespace tutti::perf {
 
 using Clock = std::chrono::steady_clock;
 double microseconds(Clock::duration time);
-double process_cpu_us();            // CPU time of all threads of this process
+double process_cpu_us();  // CPU time of all threads of this process
 
 // The value that the share `part` of all samples does not exceed (nearest rank); 0 without samples.
 double percentile(std::vector<double> samples, double part);
 
-// Fills percentiles, extremes and spread of `figures` from single iterations' times, each divided by `divisor`, leaving out
-// the first `skip` (all but one where fewer are there).
+// Fills percentiles, extremes and spread of `figures` from single iterations' times, each divided by `divisor`, leaving
+// out the first `skip` (all but one where fewer are there).
 void add_samples(Figures& figures, const std::vector<double>& times_us, int divisor, int skip);
 
 // How many iterations to time when nobody said: about 20 ms of them, at least `least` and at most 10,000.

@@ -40,7 +40,9 @@ std::uint64_t scaled(DataType type, std::uint64_t bits, double factor) {
 std::uint64_t divided(DataType type, std::uint64_t bits, int ranks) {
   if (is_floating(type)) return encode(type, decode(type, bits) / ranks);
   std::byte bytes[8];
-  store_bits(type, is_signed_integer(type) ? std::uint64_t(sign_extend(type, bits) / ranks) : bits / std::uint64_t(ranks), bytes);
+  store_bits(type,
+             is_signed_integer(type) ? std::uint64_t(sign_extend(type, bits) / ranks) : bits / std::uint64_t(ranks),
+             bytes);
   return load_bits(type, bytes);
 }
 
@@ -77,7 +79,8 @@ std::vector<std::byte> reduced_somehow(const Recipe& recipe, std::uint64_t seed)
       values.pop_back();
       values.back() = combined(type, *recipe.op, values.back(), last);
     }
-    store_bits(type, recipe.op == ReduceOp::avg ? divided(type, values[0], recipe.rank_count) : values[0], &result[i * size]);
+    store_bits(type, recipe.op == ReduceOp::avg ? divided(type, values[0], recipe.rank_count) : values[0],
+               &result[i * size]);
   }
   return result;
 }
@@ -87,10 +90,11 @@ TEST(Inputs, ExactOnesGiveTheSameBitsInAnyOrder) {
     const Recipe recipe{.type = c.type, .op = c.op, .rank_count = c.ranks, .seed = 5};
     const Expected expected = make_expected(recipe, kCount);
     for (std::uint64_t order : {1, 2})
-      EXPECT_EQ(reduced_somehow(recipe, order), expected.bits) << name_of(c.type) << ' ' << name_of(c.op) << ' ' << c.ranks;
+      EXPECT_EQ(reduced_somehow(recipe, order), expected.bits)
+          << name_of(c.type) << ' ' << name_of(c.op) << ' ' << c.ranks;
   }
 }
-TEST(Inputs, EveryRankMatters) {       // leaving one rank out of a sum must show
+TEST(Inputs, EveryRankMatters) {  // leaving one rank out of a sum must show
   for (int type = 0; type < kDataTypeCount; ++type)
     for (int ranks : {2, 5, 64}) {
       const Recipe recipe{.type = DataType(type), .op = ReduceOp::sum, .rank_count = ranks};
@@ -103,7 +107,8 @@ TEST(Inputs, EveryRankMatters) {       // leaving one rank out of a sum must sho
     }
 }
 TEST(Inputs, RandomOnesStayWithinTheBoundAndUseIt) {
-  for (DataType type : {DataType::f16, DataType::bf16, DataType::f32, DataType::f64, DataType::f8e4m3, DataType::f8e5m2})
+  for (DataType type :
+       {DataType::f16, DataType::bf16, DataType::f32, DataType::f64, DataType::f8e4m3, DataType::f8e5m2})
     for (ReduceOp op : {ReduceOp::sum, ReduceOp::prod, ReduceOp::avg, ReduceOp::premul_sum})
       for (int ranks : {2, 3, 8, 64}) {
         const Recipe recipe{.type = type, .op = op, .rank_count = ranks, .check = Check::random, .seed = 3};
@@ -136,8 +141,8 @@ TEST(Check, FillAndCompareAcrossPeriods) {
   Checker checker(recipe);
   checker.fill(bytes.data(), 1, from, count);
   EXPECT_EQ(checker.compare(bytes.data(), 1, from, count).wrong, 0u);
-  EXPECT_GT(checker.compare(bytes.data(), 0, from, count).wrong, count / 2);        // another rank's data
-  EXPECT_GT(checker.compare(bytes.data(), 1, from + 4096, count).wrong, count / 2); // moved by a chunk
+  EXPECT_GT(checker.compare(bytes.data(), 0, from, count).wrong, count / 2);         // another rank's data
+  EXPECT_GT(checker.compare(bytes.data(), 1, from + 4096, count).wrong, count / 2);  // moved by a chunk
   for (std::size_t at : {std::size_t(0), kPeriod, count - 1}) bytes[at] ^= std::byte{1};
   EXPECT_EQ(checker.compare(bytes.data(), 1, from, count).wrong, 3u);
 }

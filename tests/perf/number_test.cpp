@@ -56,8 +56,8 @@ TEST(Number, PublishedEnds) {
   EXPECT_EQ(decode(DataType::f16, 0x0001), std::ldexp(1.0, -24));
   EXPECT_EQ(smallest_step(DataType::f8e4m3), std::ldexp(1.0, -9));
   EXPECT_EQ(smallest_step(DataType::f16), std::ldexp(1.0, -24));
-  EXPECT_EQ(encode(DataType::f8e4m3, 1e9), 0x7eu);      // saturates
-  EXPECT_EQ(encode(DataType::f8e5m2, 1e9), 0x7cu);      // infinity
+  EXPECT_EQ(encode(DataType::f8e4m3, 1e9), 0x7eu);  // saturates
+  EXPECT_EQ(encode(DataType::f8e5m2, 1e9), 0x7cu);  // infinity
   EXPECT_TRUE(std::isnan(decode(DataType::f8e4m3, 0x7f)));
 }
 

@@ -55,8 +55,10 @@ TEST(Options, AllTypesAndReductions) {
   EXPECT_TRUE(o.all_roots);
 }
 TEST(Options, EveryTableNameCanBeTyped) {
-  for (int i = 0; i < kDataTypeCount; ++i) EXPECT_THAT(good({"-d", table_name(DataType(i))}).types, ElementsAre(DataType(i)));
-  for (int i = 0; i < kReduceOpCount; ++i) EXPECT_THAT(good({"-o", table_name(ReduceOp(i))}).ops, ElementsAre(ReduceOp(i)));
+  for (int i = 0; i < kDataTypeCount; ++i)
+    EXPECT_THAT(good({"-d", table_name(DataType(i))}).types, ElementsAre(DataType(i)));
+  for (int i = 0; i < kReduceOpCount; ++i)
+    EXPECT_THAT(good({"-o", table_name(ReduceOp(i))}).ops, ElementsAre(ReduceOp(i)));
 }
 TEST(Options, CheckTakesANumberOrAWay) {
   const Options o = good({"-c", "3", "--check", "random"});
@@ -66,7 +68,8 @@ TEST(Options, CheckTakesANumberOrAWay) {
 }
 TEST(Options, TheLastOfARepeatedOptionCounts) { EXPECT_EQ(good({"-n", "5", "-n", "7"}).iterations, 7); }
 TEST(Options, LongNamesOfNcclTests) {
-  const Options o = good({"--minbytes=8", "--maxbytes=8", "--iters", "3", "--warmup_iters", "0", "--output_file", "a.json"});
+  const Options o =
+      good({"--minbytes=8", "--maxbytes=8", "--iters", "3", "--warmup_iters", "0", "--output_file", "a.json"});
   EXPECT_EQ(o.min_bytes, 8u);
   EXPECT_EQ(o.iterations, 3);
   EXPECT_EQ(o.warmup, 0);
@@ -99,13 +102,17 @@ TEST(Options, HelpIsNoError) {
 
 class Wrong : public testing::TestWithParam<std::vector<std::string>> {};
 TEST_P(Wrong, IsRefusedAndNamed) { EXPECT_THAT(refused(GetParam()), HasSubstr(GetParam().back())); }
-INSTANTIATE_TEST_SUITE_P(Options, Wrong, testing::Values(
-    std::vector<std::string>{"--no-such-option"}, std::vector<std::string>{"-d", "flaot"}, std::vector<std::string>{"-o", "summ"},
-    std::vector<std::string>{"-b", "8Q"}, std::vector<std::string>{"-b", "-8"}, std::vector<std::string>{"-b", "99999999T"},
-    std::vector<std::string>{"-f", "1"}, std::vector<std::string>{"-i", "0"}, std::vector<std::string>{"-n", "0"},
-    std::vector<std::string>{"-n", "2x"}, std::vector<std::string>{"-a", "4"}, std::vector<std::string>{"-z", "4"},
-    std::vector<std::string>{"-g", "0"}, std::vector<std::string>{"-t", "0"}, std::vector<std::string>{"-r", "-1"},
-    std::vector<std::string>{"-C", "2"}, std::vector<std::string>{"--min-busbw", "nan"}, std::vector<std::string>{"stray"}));
+INSTANTIATE_TEST_SUITE_P(
+    Options, Wrong,
+    testing::Values(std::vector<std::string>{"--no-such-option"}, std::vector<std::string>{"-d", "flaot"},
+                    std::vector<std::string>{"-o", "summ"}, std::vector<std::string>{"-b", "8Q"},
+                    std::vector<std::string>{"-b", "-8"}, std::vector<std::string>{"-b", "99999999T"},
+                    std::vector<std::string>{"-f", "1"}, std::vector<std::string>{"-i", "0"},
+                    std::vector<std::string>{"-n", "0"}, std::vector<std::string>{"-n", "2x"},
+                    std::vector<std::string>{"-a", "4"}, std::vector<std::string>{"-z", "4"},
+                    std::vector<std::string>{"-g", "0"}, std::vector<std::string>{"-t", "0"},
+                    std::vector<std::string>{"-r", "-1"}, std::vector<std::string>{"-C", "2"},
+                    std::vector<std::string>{"--min-busbw", "nan"}, std::vector<std::string>{"stray"}));
 TEST(Options, AFileNeedsAnEnd) { EXPECT_THAT(refused({"-N", "0", "--json", "x.json"}), HasSubstr("never ends")); }
 
 }  // namespace

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 struct Ended {
-  int status = -1;          // exit status, or 128 + signal
+  int status = -1;  // exit status, or 128 + signal
   std::string out, err;
 };
 
@@ -41,8 +41,8 @@ class Started {
   Started(const std::string& program, std::vector<std::string> args, std::vector<std::string> environment = {}) {
     args.insert(args.begin(), std::string(TUTTI_BINARY_DIR) + "/bin/" + program);
     environment.insert(environment.end(), {"PATH=/usr/bin:/bin", "SECRET_OF_THE_TEST=s3cr3t"});
-    out_ = open(temporary("out").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    err_ = open(temporary("err").c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    out_ = open(out_file_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    err_ = open(err_file_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     process_ = fork();
     if (process_ == 0) {
       dup2(out_, 1), dup2(err_, 2);
@@ -57,6 +57,7 @@ class Started {
     lseek(out_, 0, SEEK_SET), lseek(err_, 0, SEEK_SET);
     Ended ended{WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), slurp(out_), slurp(err_)};
     close(out_), close(err_);
+    std::filesystem::remove(out_file_), std::filesystem::remove(err_file_);
     return ended;
   }
 
@@ -68,6 +69,11 @@ class Started {
     return result;
   }
   pid_t process_ = -1;
+  static std::string next_file() {
+    static int number = 0;
+    return temporary("output" + std::to_string(number++));
+  }
+  const std::string out_file_ = next_file(), err_file_ = next_file();
   int out_ = -1, err_ = -1;
 };
 
@@ -94,15 +100,16 @@ nlohmann::json json_of(const std::string& file) {
 struct Program {
   const char* name;
   const char *op, *root;
-  double factor3;           // busbw / algbw for 3 ranks
-  bool blocks;              // a size is shared out among the ranks
+  double factor3;  // busbw / algbw for 3 ranks
+  bool blocks;     // a size is shared out among the ranks
 };
 class Programs : public testing::TestWithParam<Program> {};
 
 TEST_P(Programs, MeasureAndCheckASweep) {
   const Program& p = GetParam();
   const std::string json = temporary("sweep.json");
-  const Ended ended = run(p.name, {"-b", "384", "-e", "393216", "-f", "32", "-g", "3", "-n", "5", "-w", "1", "--json", json});
+  const Ended ended =
+      run(p.name, {"-b", "384", "-e", "393216", "-f", "32", "-g", "3", "-n", "5", "-w", "1", "--json", json});
   ASSERT_EQ(ended.status, 0) << ended.err << ended.out;
   const auto rows = rows_of(ended.out);
   ASSERT_EQ(rows.size(), 3u);
@@ -125,21 +132,28 @@ TEST_P(Programs, MeasureAndCheckASweep) {
     EXPECT_GT(figures.at("time_us"), 0.0);
     EXPECT_LE(figures.at("p50_us"), figures.at("p99_us"));
     EXPECT_NEAR(figures.at("busbw").get<double>(), p.factor3 * figures.at("algbw").get<double>(), 1e-9);
-    EXPECT_NEAR(figures.at("algbw").get<double>() * figures.at("time_us").get<double>() * 1e3, result.at("bytes").get<double>(), 1e-6 * result.at("bytes").get<double>());
+    const double bytes = result.at("bytes");
+    EXPECT_NEAR(figures.at("algbw").get<double>() * figures.at("time_us").get<double>() * 1e3, bytes, 1e-6 * bytes);
     EXPECT_FALSE(result.at("algorithm").get<std::string>().empty());
     EXPECT_FALSE(result.at("transport").get<std::string>().empty());
   }
   std::filesystem::remove(json);
 }
-INSTANTIATE_TEST_SUITE_P(Run, Programs, testing::Values(
-    Program{"all_reduce_perf", "sum", "-1", 4.0 / 3, false}, Program{"all_gather_perf", "none", "-1", 2.0 / 3, true},
-    Program{"reduce_scatter_perf", "sum", "-1", 2.0 / 3, true}, Program{"broadcast_perf", "none", "0", 1, false},
-    Program{"reduce_perf", "sum", "0", 1, false}, Program{"alltoall_perf", "none", "-1", 2.0 / 3, true},
-    Program{"gather_perf", "none", "0", 2.0 / 3, true}, Program{"scatter_perf", "none", "0", 2.0 / 3, true},
-    Program{"sendrecv_perf", "none", "-1", 1, false}), [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Run, Programs,
+                         testing::Values(Program{"all_reduce_perf", "sum", "-1", 4.0 / 3, false},
+                                         Program{"all_gather_perf", "none", "-1", 2.0 / 3, true},
+                                         Program{"reduce_scatter_perf", "sum", "-1", 2.0 / 3, true},
+                                         Program{"broadcast_perf", "none", "0", 1, false},
+                                         Program{"reduce_perf", "sum", "0", 1, false},
+                                         Program{"alltoall_perf", "none", "-1", 2.0 / 3, true},
+                                         Program{"gather_perf", "none", "0", 2.0 / 3, true},
+                                         Program{"scatter_perf", "none", "0", 2.0 / 3, true},
+                                         Program{"sendrecv_perf", "none", "-1", 1, false}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Run, AllTypesAndReductionsAreRight) {
-  const Ended ended = run("all_reduce_perf", {"-b", "4000", "-e", "4000", "-g", "3", "-n", "1", "-w", "0", "-d", "all", "-o", "all"});
+  const Ended ended =
+      run("all_reduce_perf", {"-b", "4000", "-e", "4000", "-g", "3", "-n", "1", "-w", "0", "-d", "all", "-o", "all"});
   EXPECT_EQ(ended.status, 0) << ended.err << ended.out;
   EXPECT_EQ(rows_of(ended.out).size(), 72u);
 }
@@ -149,7 +163,8 @@ TEST(Run, EveryRootIsRight) {
   EXPECT_EQ(rows_of(ended.out).size(), 3u);
 }
 TEST(Run, RandomInputsStayWithinTheirBound) {
-  const Ended ended = run("all_reduce_perf", {"-b", "64K", "-e", "64K", "-g", "2", "-n", "1", "-d", "half", "--check", "random"});
+  const Ended ended =
+      run("all_reduce_perf", {"-b", "64K", "-e", "64K", "-g", "2", "-n", "1", "-d", "half", "--check", "random"});
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.out, ContainsRegex("# Max error / bound    : 0\\.[0-9]+ OK"));
 }
@@ -165,13 +180,15 @@ TEST(Run, WithoutRanksItSaysWhatItChose) {
   EXPECT_THAT(ended.out, HasSubstr("#  Rank  1 "));
 }
 TEST(Run, AggregatedBlockedUnalignedAndEmpty) {
-  const Ended ended = run("all_reduce_perf", {"-b", "0", "-e", "64", "-f", "8", "-g", "2", "-n", "3", "-m", "4", "-z", "3", "-u", "1", "-c", "2", "-N", "2"});
+  const Ended ended = run("all_reduce_perf", {"-b", "0", "-e", "64", "-f", "8", "-g", "2", "-n", "3",
+                                              "-m", "4", "-z", "3",  "-u", "1", "-c", "2", "-N", "2"});
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(rows_of(ended.out).size(), 6u);
   EXPECT_THAT(ended.out, HasSubstr("# Cycle 2 of 2"));
 }
 TEST(Run, OptionalColumns) {
-  const Ended ended = run("all_reduce_perf", {"-b", "8", "-e", "8", "-g", "2", "-n", "9", "-I", "1", "-S", "1", "-C", "1", "-M", "1"});
+  const Ended ended =
+      run("all_reduce_perf", {"-b", "8", "-e", "8", "-g", "2", "-n", "9", "-I", "1", "-S", "1", "-C", "1", "-M", "1"});
   EXPECT_EQ(ended.status, 0) << ended.err;
   ASSERT_EQ(rows_of(ended.out).size(), 1u);
   EXPECT_EQ(rows_of(ended.out)[0].size(), 15u + 12 + 2);
@@ -180,7 +197,8 @@ TEST(Run, OptionalColumns) {
 }
 TEST(Run, FilesHoldTheRowsAndNotTheEnvironment) {
   const std::string json = temporary("files.json"), csv = temporary("files.csv"), svg = temporary("files.svg");
-  const std::vector<std::string> args{"-b", "8", "-e", "64", "-f", "2", "-g", "2", "-n", "2", "-J", json, "--csv", csv, "--plot", svg};
+  const std::vector<std::string> args{"-b", "8", "-e", "64", "-f",    "2", "-g",     "2",
+                                      "-n", "2", "-J", json, "--csv", csv, "--plot", svg};
   ASSERT_EQ(run("all_reduce_perf", args).status, 0);
   const nlohmann::json record = json_of(json);
   EXPECT_EQ(record.at("args"), nlohmann::json(args));
@@ -189,7 +207,8 @@ TEST(Run, FilesHoldTheRowsAndNotTheEnvironment) {
   EXPECT_THAT(record.dump(), Not(HasSubstr("s3cr3t")));
   std::ifstream lines(csv);
   EXPECT_EQ(std::count(std::istreambuf_iterator<char>(lines), {}, '\n'), 5);
-  const Ended again = run("all_reduce_perf", {"-b", "8", "-e", "8", "-g", "2", "-n", "2", "--plot", svg, "--plot-add", json + ",before"});
+  const Ended again = run("all_reduce_perf",
+                          {"-b", "8", "-e", "8", "-g", "2", "-n", "2", "--plot", svg, "--plot-add", json + ",before"});
   ASSERT_EQ(again.status, 0) << again.err;
   std::ifstream drawing(svg);
   EXPECT_THAT(std::string(std::istreambuf_iterator<char>(drawing), {}), HasSubstr(">before</text>"));
@@ -209,8 +228,11 @@ TEST(Run, TooLowABandwidthFails) {
   EXPECT_EQ(run("all_reduce_perf", args, {"NCCL_TESTS_MIN_BW=fast"}).status, 2);
 }
 TEST(Run, UsageErrors) {
-  for (const std::vector<std::string>& args : {std::vector<std::string>{"--nonsense"}, {"-d", "flaot"}, {"--memory", "cuda"},
-                                              {"-G", "1"}, {"-b", "2", "-e", "1"}})
+  for (const std::vector<std::string>& args : {std::vector<std::string>{"--nonsense"},
+                                               {"-d", "flaot"},
+                                               {"--memory", "cuda"},
+                                               {"-G", "1"},
+                                               {"-b", "2", "-e", "1"}})
     EXPECT_EQ(run("all_reduce_perf", args).status, 2) << args[0];
   EXPECT_EQ(run("broadcast_perf", {"-g", "2", "-r", "2"}).status, 2);
   EXPECT_EQ(run("all_reduce_perf", {"-h"}).status, 0);
@@ -223,8 +245,8 @@ TEST(Run, HalfALauncherIsAnError) {
 }
 TEST(Run, ALaunchersWorldIsJoined) {
   const std::vector<std::string> args{"-b", "8", "-e", "8", "-n", "2"};
-  const std::vector<std::string> world{"TUTTI_RANK_COUNT=2", "TUTTI_ADDRESS=@tutti-perf-test-" + std::to_string(getpid()),
-                                       "TUTTI_JOB_KEY=test"};
+  const std::vector<std::string> world{
+      "TUTTI_RANK_COUNT=2", "TUTTI_ADDRESS=@tutti-perf-test-" + std::to_string(getpid()), "TUTTI_JOB_KEY=test"};
   std::vector<std::string> first = world, second = world;
   first.push_back("TUTTI_RANK=0");
   second.push_back("TUTTI_RANK=1");

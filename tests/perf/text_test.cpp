@@ -19,12 +19,20 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Record = Run;   // gtest has a Run of its own
+using Record = Run;  // gtest has a Run of its own
 
 Row some_row() {
   Row row{.bytes = 8, .count = 2, .type = "float", .op = "sum", .root = -1, .algorithm = "ring", .transport = "shm"};
-  row.out_of_place = {.time_us = 9.8, .p50_us = 9, .p95_us = 11, .p99_us = 12, .min_us = 8, .max_us = 13, .spread = 0.25,
-                      .algbw = 0.001, .busbw = 0.002, .wrong = 0};
+  row.out_of_place = {.time_us = 9.8,
+                      .p50_us = 9,
+                      .p95_us = 11,
+                      .p99_us = 12,
+                      .min_us = 8,
+                      .max_us = 13,
+                      .spread = 0.25,
+                      .algbw = 0.001,
+                      .busbw = 0.002,
+                      .wrong = 0};
   row.in_place = row.out_of_place;
   row.in_place->time_us = 12345.6;
   row.in_place->busbw = 123.456;
@@ -34,7 +42,8 @@ Row some_row() {
 
 TEST(Table, ARowHasNcclTestsColumnsAndTwoMore) {
   EXPECT_EQ(row_text(some_row(), {}),
-            "           8             2     float     sum      -1     9.80    0.00    0.00       0  12345.6    0.00  123.46     N/A"
+            "           8             2     float     sum      -1     9.80    0.00    0.00       0  12345.6    0.00  "
+            "123.46     N/A"
             "              ring        shm\n");
 }
 TEST(Table, TitlesStandOverTheirColumns) {
@@ -50,7 +59,8 @@ TEST(Table, TitlesStandOverTheirColumns) {
     EXPECT_EQ(names.size() + 1, row_text(row, o).size());
     EXPECT_NE(places.find("in-place"), std::string::npos);
   }
-  EXPECT_THAT(columns_text(plain), HasSubstr("#       size         count      type   redop    root     time   algbw   busbw  #wrong"));
+  EXPECT_THAT(columns_text(plain),
+              HasSubstr("#       size         count      type   redop    root     time   algbw   busbw  #wrong"));
 }
 TEST(Table, NumbersKeepTheirWidth) {
   EXPECT_EQ(fitted(1.239, 6), "  1.24");
@@ -66,8 +76,9 @@ TEST(Table, MissingPlacementsAreNamed) {
 }
 TEST(Table, TheEndSaysWhatIsWrong) {
   Record run{.program = "all_reduce_perf", .rows = {some_row()}};
-  EXPECT_EQ(closing_text(run, {}, std::nullopt), "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 61.729\n#\n"
-                                                 "# Collective test concluded: all_reduce_perf\n#\n");
+  EXPECT_EQ(closing_text(run, {}, std::nullopt),
+            "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 61.729\n#\n"
+            "# Collective test concluded: all_reduce_perf\n#\n");
   run.out_of_bounds = 3;
   run.rows[0].out_of_place.error_over_bound = 1.5;
   const std::string text = closing_text(run, {}, false);
@@ -77,7 +88,11 @@ TEST(Table, TheEndSaysWhatIsWrong) {
 }
 
 TEST(Files, JsonComesBack) {
-  Record run{.program = "all_reduce_perf", .version = "0.1.0", .args = {"-b", "8\xff"}, .ranks = 4, .rows = {some_row(), some_row()}};
+  Record run{.program = "all_reduce_perf",
+             .version = "0.1.0",
+             .args = {"-b", "8\xff"},
+             .ranks = 4,
+             .rows = {some_row(), some_row()}};
   run.rows[1].in_place.reset();
   const Result<Record> back = from_json(to_json(run));
   ASSERT_TRUE(back.ok()) << back.status().to_string();
@@ -144,7 +159,8 @@ TEST(Split, AllSpellings) {
 }
 
 TEST(Launch, EqualFailuresAreToldOnce) {
-  EXPECT_EQ(merged_failures("2 lost rank 3\n0 lost rank 3\n3 was killed\n"), "ranks 0, 2: lost rank 3\nrank 3: was killed\n");
+  EXPECT_EQ(merged_failures("2 lost rank 3\n0 lost rank 3\n3 was killed\n"),
+            "ranks 0, 2: lost rank 3\nrank 3: was killed\n");
   EXPECT_EQ(merged_failures(""), "");
 }
 
@@ -162,10 +178,12 @@ TEST(Plot, LinesAreLabelledAndTheirLabelsApart) {
   const std::string svg = to_svg({line("one", 5), line("two & <a>", 5.01), line("three", 4.99)}, "all_reduce_perf");
   EXPECT_EQ(count_of(svg, "<polyline"), 3u);
   EXPECT_THAT(svg, HasSubstr(">two &amp; &lt;a&gt;</text>"));
-  for (const char* tick : {">8<", ">64<", ">512<", ">4K<", ">32K<", ">256K<", ">2M<", ">16M<", ">128M<"}) EXPECT_THAT(svg, HasSubstr(tick));
+  for (const char* tick : {">8<", ">64<", ">512<", ">4K<", ">32K<", ">256K<", ">2M<", ">16M<", ">128M<"})
+    EXPECT_THAT(svg, HasSubstr(tick));
   std::vector<double> heights;
   const std::regex label("<text x='[^']*' y='([0-9.]+)' fill='#[^']*' font-weight");
-  for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it) heights.push_back(std::stod((*it)[1]));
+  for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it)
+    heights.push_back(std::stod((*it)[1]));
   ASSERT_EQ(heights.size(), 3u);
   std::sort(heights.begin(), heights.end());
   EXPECT_GE(heights[1] - heights[0], 16);
