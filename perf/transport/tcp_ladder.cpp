@@ -2,7 +2,7 @@
 // acknowledgements add. Two processes; the rungs take turns, round by round, so that a slow minute hits all of them;
 // medians.
 //
-//   tcp_ladder [rounds] [segment bytes] [sockets]
+//   tcp_ladder [rounds] [sockets]
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,7 +16,7 @@
 #include <cstdlib>
 #include <fmt/format.h>
 #include <functional>
-#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -197,72 +197,85 @@ double hop(int side, Ours& ours) {
              });
 }
 
-int run(int side, int pipe[2], int rounds, std::size_t segment, int sockets) {
+struct Rung {
+  std::string name;
+  std::unique_ptr<Ours> ours;              // null: bare
+  std::vector<double> hops, rates;         // seconds; GB/s each way
+};
+
+std::vector<Rung> make_rungs(PosixLoop& loop, int side, int pipe[2], int sockets) {
+  std::vector<Rung> rungs;
+  rungs.push_back({"bare", nullptr, {}, {}});
+  const auto add = [&](std::string name, bool crc, std::size_t segment) {
+    const TcpOptions options{.sockets = sockets, .crc = crc, .segment_bytes = segment};
+    auto ours = std::make_unique<Ours>(loop, streams(loop, side, pipe, sockets), options);
+    rungs.push_back({std::move(name), std::move(ours), {}, {}});
+  };
+  add("tcp", false, 0);
+  add("tcp+crc", true, 0);
+  for (const std::size_t segment : {64, 256, 512}) add(fmt::format("tcp {}K", segment), false, segment << 10);
+  return rungs;
+}
+
+void print(const std::vector<Rung>& rungs) {
+  const double bare_hop = median(rungs[0].hops), bare_rate = median(rungs[0].rates);
+  fmt::print("{:8}  {:>12}  {:>6}  {:>14}  {:>6}\n", "", "8 B hop us", "x bare", "16 MB GB/s/way", "x bare");
+  for (const Rung& rung : rungs) {
+    const double seconds = median(rung.hops), rate = median(rung.rates);
+    fmt::print("{:8}  {:12.2f}  {:6.2f}  {:14.2f}  {:6.2f}\n", rung.name, seconds * 1e6, seconds / bare_hop, rate,
+               rate / bare_rate);
+  }
+  const TcpCounters& c = rungs[2].ours->counters();
+  fmt::print("{}: {} frames out, {} writes, {} reads, {} empty reads, {} acks of their own\n", rungs[2].name,
+             c.frames_out, c.writes, c.reads, c.empty_reads, c.acks_out);
+}
+
+void run(int side, int pipe[2], int rounds, int sockets) {
   auto loop = make_posix_loop();
   auto bare_stream = std::move(streams(*loop, side, pipe, 1)[0]);
   Bare bare{*bare_stream};
-  Ours plain(*loop, streams(*loop, side, pipe, sockets), {.sockets = sockets, .crc = false, .segment_bytes = segment});
-  Ours checked(*loop, streams(*loop, side, pipe, sockets), {.sockets = sockets, .crc = true, .segment_bytes = segment});
+  std::vector<Rung> rungs = make_rungs(*loop, side, pipe, sockets);
   std::vector<std::byte> out(kLarge, std::byte{1}), in(kLarge, std::byte{2});
-  std::map<std::string, std::vector<double>> hops, exchanges;
   const auto meet = [&] {
     std::byte token{};
     if (side == 0) bare.send_all(&token, 1), bare.receive_all(&token, 1);
     else bare.receive_all(&token, 1), bare.send_all(&token, 1);
   };
-  const auto timed = [&](const std::function<void()>& what) {
-    meet();
-    const double start = now();
-    what();
-    return double(kLarge) / (now() - start) / 1e9;
+  const auto exchange = [&](Ours* ours) {
+    if (!ours) return bare.exchange(out.data(), in.data(), kLarge);
+    ours->post(in.data(), kLarge);
+    ours->begin_send(out.data(), kLarge);
+    ours->wait();
   };
-  const auto both_ways = [&](Ours& ours) {
-    ours.post(in.data(), kLarge);
-    ours.begin_send(out.data(), kLarge);
-    ours.wait();
-  };
-  for (int round = 0; round <= rounds; ++round) {
-    std::map<std::string, double> hop_now, exchange_now;
-    meet();
-    hop_now["bare"] = hop(side, bare);
-    meet();
-    hop_now["tcp"] = hop(side, plain);
-    meet();
-    hop_now["tcp+crc"] = hop(side, checked);
-    exchange_now["bare"] = timed([&] { bare.exchange(out.data(), in.data(), kLarge); });
-    exchange_now["tcp"] = timed([&] { both_ways(plain); });
-    exchange_now["tcp+crc"] = timed([&] { both_ways(checked); });
-    if (round == 0) continue;      // warm-up
-    for (auto& [name, value] : hop_now) hops[name].push_back(value);
-    for (auto& [name, value] : exchange_now) exchanges[name].push_back(value);
+  for (int round = 0; round <= rounds; ++round) {      // the first warms up
+    for (Rung& rung : rungs) {
+      meet();
+      const double seconds = rung.ours ? hop(side, *rung.ours) : hop(side, bare);
+      meet();
+      const double start = now();
+      exchange(rung.ours.get());
+      const double rate = double(kLarge) / (now() - start) / 1e9;
+      if (round == 0) continue;
+      rung.hops.push_back(seconds);
+      rung.rates.push_back(rate);
+    }
   }
   meet();
-  if (side != 0) return 0;
-  fmt::print("{:8}  {:>12}  {:>6}  {:>14}  {:>6}\n", "", "8 B hop us", "x bare", "16 MB GB/s/way", "x bare");
-  for (const char* name : {"bare", "tcp", "tcp+crc"}) {
-    const double seconds = median(hops[name]), rate = median(exchanges[name]);
-    fmt::print("{:8}  {:12.2f}  {:6.2f}  {:14.2f}  {:6.2f}\n", name, seconds * 1e6, seconds / median(hops["bare"]),
-               rate, rate / median(exchanges["bare"]));
-  }
-  const TcpCounters& c = checked.counters();
-  fmt::print("tcp+crc: {} frames out, {} writes, {} reads, {} empty reads, {} acks of their own\n", c.frames_out,
-             c.writes, c.reads, c.empty_reads, c.acks_out);
-  return 0;
+  if (side == 0) print(rungs);
+  meet();
 }
 
 }  // namespace
 
 int main(int count, char** arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 15;
-  const auto segment = std::size_t(count > 2 ? std::atol(arguments[2]) : 0);
-  const int sockets = count > 3 ? std::atoi(arguments[3]) : 1;
+  const int sockets = count > 2 ? std::atoi(arguments[2]) : 1;
   int pipe[2];
   TUTTI_CHECK(::pipe(pipe) == 0);
   const pid_t child = fork();
   TUTTI_CHECK(child >= 0);
-  if (child == 0) return run(1, pipe, rounds, segment, sockets);
-  const int result = run(0, pipe, rounds, segment, sockets);
+  run(child == 0 ? 1 : 0, pipe, rounds, sockets);
   int status = 0;
-  waitpid(child, &status, 0);
-  return result != 0 || status != 0;
+  if (child != 0) waitpid(child, &status, 0);
+  return status != 0;
 }
