@@ -183,6 +183,10 @@ void Engine::fail(Member& member, const Status& verdict, bool tell_others) {
   if (!member.broken().ok()) return;
   member.break_with(verdict);
   if (tell_others && directory_) directory_->spread(member.id(), verdict);
+  for (auto* t : transports_) {
+    t->abandon(member.id());
+    t->abandon(member.id() | kPairBit);
+  }
   const auto pending = pending_;
   for (const auto& operation : pending)
     if (&operation->member() == &member) complete(*operation, verdict);

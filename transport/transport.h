@@ -99,6 +99,9 @@ class Transport {
   virtual void unstage(std::uint64_t /*staged*/, int /*readers*/) {}
   // Moves what can be moved without blocking; calls the listener. Returns whether anything happened.
   virtual bool poll() = 0;
+  // The communicator is broken: its users' buffers are theirs again when this returns. What is under way goes on from
+  // copies or into the void; on_sent may or may not follow.
+  virtual void abandon(std::uint32_t /*communicator*/) {}
   // Before the caller sleeps in the loop: make sure that what arrives from now on wakes it. False: something is there
   // already, poll again. wake_done() follows when the sleep ends.
   virtual bool prepare_sleep() = 0;

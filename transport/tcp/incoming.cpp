@@ -265,6 +265,15 @@ bool Incoming::intact(TcpSocket& socket) {
   return false;
 }
 
+void Incoming::abandon(std::uint32_t communicator) {
+  for (const auto& socket : connection_.sockets()) {
+    Arrival& arrival = socket->arrival;
+    if (!arrival.active || !arrival.into || arrival.landing || arrival.frame.segment.key.communicator != communicator) continue;
+    arrival.sink = std::make_unique<std::byte[]>(arrival.frame.segment.bytes);
+    arrival.into = arrival.sink.get();
+  }
+}
+
 void Incoming::deliver(TcpSocket& socket) {
   const Arrival arrival = std::exchange(socket.arrival, {});
   const SegmentHeader& segment = arrival.frame.segment;

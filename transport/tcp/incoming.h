@@ -47,6 +47,8 @@ class Incoming {
   bool has_requests() const { return !requests_.empty(); }
   // The socket is about to go.
   void lost(TcpSocket& socket);
+  // What is being read into that communicator's users' buffers goes elsewhere from now on.
+  void abandon(std::uint32_t communicator);
 
  private:
   static constexpr std::size_t kDirect = 8 << 10;          // payload rests from this on are read in place

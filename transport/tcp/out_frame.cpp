@@ -51,6 +51,7 @@ void FramePool::give_back(OutFrame* frame) {
   TUTTI_CHECK(!frame->queued && !frame->writing);
   if (frame->block) free_blocks_.push_back(frame->block);
   frame->block = nullptr;
+  if (!frame->adopted.empty()) frame->adopted = {};
   free_.push_back(frame);
 }
 

@@ -23,6 +23,7 @@ struct OutFrame {
   std::byte* block = nullptr;                      // holds a copied payload that does not fit inline
   TcpSocket* socket = nullptr;                     // that it was written to, or is being written to
   OutFrame* next = nullptr;
+  std::vector<std::byte> adopted;                  // the payload, when its owner wanted it back
   bool copied = false;
   bool crc_known = false;
   bool urgent = false;                             // goes before ordinary data: control, and frames sent again
@@ -43,6 +44,10 @@ class FrameList {
   void push_back(OutFrame* frame);
   void push_front(OutFrame* frame);
   OutFrame* pop();        // nullptr when empty
+  template <class Use>
+  void for_each(Use use) {
+    for (OutFrame* frame = first_; frame; frame = frame->next) use(*frame);
+  }
 
  private:
   OutFrame* first_ = nullptr;

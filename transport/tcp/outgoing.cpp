@@ -253,6 +253,21 @@ void Outgoing::retire(OutFrame* frame) {
   connection_.mark_busy();
 }
 
+void Outgoing::abandon(std::uint32_t communicator) {
+  const auto adopt = [&](OutFrame& frame) {
+    if (frame.copied || frame.frame.type != FrameType::data || frame.frame.segment.key.communicator != communicator) return;
+    frame.adopted.assign(frame.payload, frame.payload + frame.frame.segment.bytes);
+    frame.payload = frame.adopted.data();
+    frame.copied = true;
+  };
+  for (std::uint64_t sequence = base_; sequence < next_; ++sequence)
+    if (OutFrame* frame = slot(sequence)) adopt(*frame);
+  urgent_.for_each(adopt);
+  data_.for_each(adopt);
+  for (const auto& socket : connection_.sockets())
+    if (socket->writing) adopt(*socket->writing);
+}
+
 bool Outgoing::tell_sent() {
   bool any = false;
   while (OutFrame* frame = sent_.pop()) {

@@ -50,6 +50,8 @@ class Outgoing {
 
   // The socket is about to go: its unacknowledged frames go to the others.
   void lost(TcpSocket& socket);
+  // Gives the sources of that communicator's segments back, by copies of what has not been acknowledged.
+  void abandon(std::uint32_t communicator);
   // The connection is over: drops everything, tells nobody.
   void end();
 

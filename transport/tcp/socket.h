@@ -22,6 +22,7 @@ struct Arrival {
   std::uint64_t sequence = 0;
   std::byte* into = nullptr;         // null while nothing could be found to land it (the socket is paused), or unwanted
   Landing* landing = nullptr;        // that `into` belongs to; null: the listener's own memory
+  std::unique_ptr<std::byte[]> sink; // `into`, when the listener has taken its memory back
   std::size_t got = 0;
   std::uint32_t crc = 0;
   bool active = false;

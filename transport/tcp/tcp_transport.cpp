@@ -71,6 +71,13 @@ void TcpTransport::drop_from_lists(Socket& socket) {
   for (auto* list : {&active_, &idle_, &ready_, &watched_writes_}) erase_one(*list, &socket);
 }
 
+void TcpTransport::abandon(std::uint32_t communicator) {
+  for (const auto& [peer, connection] : connections_) {
+    connection->out().abandon(communicator);
+    connection->in().abandon(communicator);
+  }
+}
+
 std::size_t TcpTransport::segment_bytes(std::uint64_t message_bytes) const {
   const TcpOptions& options = shared_.options;
   const std::size_t large =

@@ -37,6 +37,7 @@ class TcpTransport final : public Transport {
   std::size_t segment_bytes(std::uint64_t message_bytes) const override;
   // Inside, Loop::run(0) may be called.
   bool poll() override;
+  void abandon(std::uint32_t communicator) override;
   // Also sends the acknowledgements that are owed.
   bool prepare_sleep() override;
   void wake_done() override;
