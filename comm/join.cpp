@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include "comm/bootstrap.h"
@@ -78,17 +79,45 @@ WireCost wire_cost(const World& world, const std::vector<int>& groups, const Set
   return cost;
 }
 
-Result<std::shared_ptr<Member>> make_member(EngineSetup setup, std::vector<int> groups, WireCost cost) {
-  auto rules = Planner::parse_rules(setup.settings);
+Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
+  if (request.rank_count < 1 || request.rank < 0 || request.rank >= request.rank_count)
+    return Status(Code::invalid_argument, fmt::format("rank {} of {}: wanted a rank from 0 to rank_count - 1", request.rank, request.rank_count));
+  log::set_rank(request.rank);
+  std::unique_ptr<Loop> loop = make_posix_loop();
+  if (request.rank_count == 1) return make_member(std::move(loop), nullptr, request.settings);
+  auto task = join(*loop, request);
+  task.start();
+  auto world = run_until_done(*loop, task);
+  if (!world) return world.status();
+  return make_member(std::move(loop), std::move(*world), request.settings);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::unique_ptr<World> world, const Settings& settings, bool threaded) {
+  auto rules = Planner::parse_rules(settings);
   if (!rules) return rules.status();
-  const bool canonical = setup.settings.order == "canonical";
-  const int rank = setup.world_rank, count = setup.world_size;
+  EngineSetup setup;
+  setup.settings = settings;
+  setup.threaded = threaded;
+  WireCost cost;
   std::vector<std::vector<int>> levels;
-  if (std::any_of(groups.begin(), groups.end(), [](int g) { return g != 0; })) levels.push_back(std::move(groups));
-  std::vector<int> everyone;
-  for (int r = 0; r < count; ++r) everyone.push_back(r);
+  if (world) {
+    std::vector<int> groups = groups_by_host(*world);
+    cost = wire_cost(*world, groups, settings);
+    setup.world_rank = world->rank();
+    setup.world_size = world->rank_count();
+    setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;
+    if (std::any_of(groups.begin(), groups.end(), [](int g) { return g != 0; })) levels.push_back(std::move(groups));
+    setup.directory = std::make_unique<WorldDirectory>(*loop, std::move(world), settings.init_timeout);
+  }
+  setup.loop = std::move(loop);
+  std::vector<int> everyone(std::size_t(setup.world_size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  const int rank = setup.world_rank;
   auto engine = std::make_shared<Engine>(std::move(setup));
-  auto member = std::make_shared<Member>(engine, 0, std::move(everyone), rank, std::move(levels), Planner(std::move(*rules), canonical, cost));
+  Planner planner(std::move(*rules), settings.order == "canonical", cost);
+  auto member = std::make_shared<Member>(engine, 0, std::move(everyone), rank, std::move(levels), std::move(planner));
   {
     auto held = engine->lock();
     engine->add_member(member);
@@ -96,29 +125,6 @@ Result<std::shared_ptr<Member>> make_member(EngineSetup setup, std::vector<int> 
   engine->begin();
   return member;
 }
-
-Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
-  if (request.rank_count < 1 || request.rank < 0 || request.rank >= request.rank_count)
-    return Status(Code::invalid_argument, fmt::format("rank {} of {}: wanted a rank from 0 to rank_count - 1", request.rank, request.rank_count));
-  log::set_rank(request.rank);
-  EngineSetup setup;
-  setup.loop = make_posix_loop();
-  setup.settings = request.settings;
-  setup.world_rank = request.rank;
-  setup.world_size = request.rank_count;
-  if (request.rank_count == 1) return make_member(std::move(setup), {0}, {});
-  auto task = join(*setup.loop, request);
-  task.start();
-  auto world = run_until_done(*setup.loop, task);
-  if (!world) return world.status();
-  std::vector<int> groups = groups_by_host(**world);
-  const WireCost cost = wire_cost(**world, groups, setup.settings);
-  setup.oversubscribed = (*world)->local_rank_count() > (*world)->info(request.rank).cores;
-  setup.directory = std::make_unique<WorldDirectory>(*setup.loop, std::move(*world), setup.settings.init_timeout);
-  return make_member(std::move(setup), std::move(groups), cost);
-}
-
-}  // namespace
 
 Result<std::shared_ptr<Member>> join_from_environment(const Options& options) {
   auto settings = settings_of(options);
