@@ -25,7 +25,7 @@ std::vector<std::string> run_arguments(const RemoteRun& run, std::size_t host_ra
 
 std::string line_of(const std::vector<std::string>& words) {
   std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : words) line.append(line.empty() ? "" : " ").append(quoted(word));
   return line;
 }
 
@@ -44,8 +44,12 @@ std::string quoted(const std::string& word) {
   const std::string plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
   std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
+  for (const char c : word) {
+    if (c == '\'') text += "'\\''";
+    else text += c;
+  }
+  text += '\'';
+  return text;
 }
 
 std::vector<HostCommand> host_commands(const RemoteRun& run) {
@@ -58,7 +62,7 @@ std::vector<Command> remote_commands(const RemoteRun& run) {
   std::vector<Command> commands;
   for (std::size_t i = 0; i < run.hosts.size(); ++i) {
     Command command;
-    command.label = "host " + run.hosts[i];
+    command.label = fmt::format("host {}", run.hosts[i]);
     command.environment = run.environment;
     command.input = Input::control;
     command.arguments = run_arguments(run, i, true);
@@ -74,6 +78,6 @@ std::vector<Command> remote_commands(const RemoteRun& run) {
   return commands;
 }
 
-std::string key_order(const std::string& job_key) { return "key " + job_key + "\n"; }
+std::string key_order(const std::string& job_key) { return fmt::format("key {}\n", job_key); }
 
 }  // namespace tutti::tools

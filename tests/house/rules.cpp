@@ -75,7 +75,7 @@ std::size_t skip_blank_part(std::string_view text, std::size_t at) {
   if (rest.starts_with("//")) return end_or_all(text.find('\n', at), 0);
   if (rest.starts_with("/*")) return end_or_all(text.find("*/", at + 2), 2);
   if (rest.starts_with("R\"") && rest.find('(') != std::string_view::npos) {
-    const std::string close = ")" + std::string(rest.substr(2, rest.find('(') - 2)) + "\"";
+    const std::string close = fmt::format("){}\"", rest.substr(2, rest.find('(') - 2));
     return end_or_all(text.find(close, at), close.size());
   }
   const bool separator = at > 0 && text[at] == '\'' && std::isalnum(static_cast<unsigned char>(text[at - 1]));   // 1'000

@@ -1,4 +1,5 @@
 // Each rule finds what it is for in a bad example, and only that: a rule that cannot fail guards nothing.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include "tests/house/rules.h"
@@ -11,8 +12,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // The file's text as if it were `path`.
-Findings arrows(const std::string& path, const std::string& include) { return broken_arrows({path, "// x\n#include \"" + include + "\"\n"}); }
-Findings guests(const std::string& path, const std::string& include) { return foreign_guests({path, "// x\n#include <" + include + ">\n"}); }
+Findings arrows(const std::string& path, const std::string& include) { return broken_arrows({path, fmt::format("// x\n#include \"{}\"\n", include)}); }
+Findings guests(const std::string& path, const std::string& include) { return foreign_guests({path, fmt::format("// x\n#include <{}>\n", include)}); }
 
 TEST(Arrows, SiblingsDoNotIncludeEachOther) {
   const std::vector<std::string> siblings = {"kernels", "topology", "transport", "algorithms"};
@@ -83,7 +84,7 @@ TEST(Functions, FitOnAScreen) {
 TEST(Functions, AreFoundWhereverTheyStand) {
   for (const std::string head : {"template <class T, class = void>\nvoid f(T)", "A::A(int x) : a_(x), b_(2)", "TEST(A, B)",
                                  "auto f() -> std::vector<int>", "bool operator==(const A& a) const noexcept"}) {
-    const std::string text = "namespace a {\nenum class E { x, y };\nclass A : public B {\n" + function_of(90, head) + "};\n}\n";
+    const std::string text = fmt::format("namespace a {{\nenum class E {{ x, y }};\nclass A : public B {{\n{}}};\n}}\n", function_of(90, head));
     EXPECT_THAT(long_functions({"a.h", text}), testing::SizeIs(1)) << head;
   }
 }
@@ -118,7 +119,7 @@ TEST(Files, OpenWithAComment) {
 TEST(Paths, AreOfNoMachine) {
   const std::string slash = "/";
   for (const std::string start : {"work", "home/jane", "root"}) {
-    EXPECT_THAT(machine_paths({"a.md", "see " + slash + start + slash + "main\n"}), testing::SizeIs(1)) << start;
+    EXPECT_THAT(machine_paths({"a.md", fmt::format("see {0}{1}{0}main\n", slash, start)}), testing::SizeIs(1)) << start;
   }
   EXPECT_THAT(machine_paths({"a.md", "/proc/self /sys/fs /dev/shm /tmp/x doc/root/x framework/main\n"}), IsEmpty());
 }
