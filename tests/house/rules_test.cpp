@@ -78,7 +78,7 @@ std::string function_of(int lines, const std::string& head = "int f(int a)") {
 
 TEST(Functions, FitOnAScreen) {
   EXPECT_THAT(long_functions({"a.cpp", function_of(kLongestFunction)}), IsEmpty());
-  EXPECT_THAT(long_functions({"a.cpp", "\n" + function_of(kLongestFunction + 1)}), ElementsAre(HasSubstr("a.cpp:2: a function of 71 lines")));
+  EXPECT_THAT(long_functions({"a.cpp", fmt::format("\n{}", function_of(kLongestFunction + 1))}), ElementsAre(HasSubstr("a.cpp:2: a function of 71 lines")));
 }
 
 TEST(Functions, AreFoundWhereverTheyStand) {
