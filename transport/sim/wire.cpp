@@ -251,7 +251,6 @@ void Wire::send_reset(int end) {
   mine.reset_sent = true;
   Pipe& pipe = pipe_from(end);
   pipe.in_flight.clear();
-  pipe.last_arrival = TimePoint{};
   const TimePoint arrival = pipe.link->carry(fabric_.events.now(), 0, fabric_.dice);
   launch(end, {.kind = Segment::Kind::reset, .end = pipe.written, .arrival = arrival});
 }
@@ -269,11 +268,8 @@ void Wire::fail(int end, int error) {
   wake(end);
 }
 
-void Wire::launch(int from, Segment segment) {
-  Pipe& pipe = pipe_from(from);
-  segment.arrival = std::max(segment.arrival, pipe.last_arrival);
-  pipe.last_arrival = segment.arrival;
-  pipe.in_flight.push_back(segment);
+void Wire::launch(int from, const Segment& segment) {
+  pipe_from(from).in_flight.push_back(segment);
   schedule_arrival(from);
 }
 
@@ -380,7 +376,6 @@ void Wire::heal() {
     if (pipe.held_since != TimePoint::max() && !down(pipe)) {
       pipe.held_since = TimePoint::max();
       for (Segment& segment : pipe.in_flight) segment.arrival = std::max(segment.arrival, again);
-      pipe.last_arrival = std::max(pipe.last_arrival, again);
       schedule_arrival(end);
     }
     if (pipe.ack_held && !down(pipe_to(end))) {

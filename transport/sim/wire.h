@@ -84,9 +84,8 @@ class Wire : public EventTarget, public std::enable_shared_from_this<Wire> {
     ByteRing bytes;                        // from read to written
     std::uint64_t written = 0, arrived = 0, read = 0, acked = 0, ack_to = 0;
     std::uint64_t break_at = UINT64_MAX;
-    std::deque<Segment> in_flight;
+    std::deque<Segment> in_flight;         // the first one holds up the others: nothing overtakes
     std::deque<Passed> passed;
-    TimePoint last_arrival{};              // of what was sent so far: nothing overtakes
     TimePoint next_event = TimePoint::max();          // of kArrive; max: none is scheduled
     TimePoint held_since = TimePoint::max();          // the link was down when the first segment was to arrive
     bool ack_scheduled = false, ack_held = false;
@@ -117,7 +116,7 @@ class Wire : public EventTarget, public std::enable_shared_from_this<Wire> {
   void wake(int end);
   void nudge(int end);
   void take(int from, const std::byte* data, std::size_t bytes);
-  void launch(int from, Segment segment);
+  void launch(int from, const Segment& segment);
   void schedule_arrival(int from);
   void arrive(int from);
   void deliver(int from, const Segment& segment);
