@@ -97,7 +97,14 @@ double Planner::seconds(const algorithms::Cost& cost, std::uint64_t bytes) const
                            double(bytes) * (moved * cost_.beta + cost.reduced * cost_.gamma));
 }
 
-Result<std::vector<Plan>> Planner::plans(const Question& q) const {
+const algorithms::Cost& Planner::card(const algorithms::Generator& generator, const algorithms::Request& request) {
+  const auto key = std::tuple(&generator, request.collective, request.root, request.in_place);
+  auto at = cards_.find(key);
+  if (at == cards_.end()) at = cards_.emplace(key, generator.cost(request)).first;
+  return at->second;
+}
+
+Result<std::vector<Plan>> Planner::plans(const Question& q) {
   std::vector<Plan> out;
   const Collective what = q.request.collective;
   const auto applies = [&](const Rule& r) { return (r.any_collective || r.collective == what) && r.from <= q.bytes && q.bytes < r.to; };
@@ -118,13 +125,13 @@ Result<std::vector<Plan>> Planner::plans(const Question& q) const {
       return Status(Code::invalid_argument,
                     fmt::format("{} cannot be obeyed with TUTTI_ORDER=canonical: {} does not add in the canonical order for {} among {} ranks",
                                 rule.text, rule.algorithm, name_of(what), q.request.rank_count));
-    out.push_back({g, seconds(g->cost(q.request), q.bytes), rule.text});
+    out.push_back({g, seconds(card(*g, q.request), q.bytes), rule.text});
     return out;
   }
   for (const auto* g : algorithms::generators()) {
     if (!suits(*g) || (canonical_ && q.reduces && !g->canonical(q.request))) continue;
     const bool excluded = std::any_of(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.exclude && applies(r) && r.algorithm == g->name(); });
-    if (!excluded) out.push_back({g, seconds(g->cost(q.request), q.bytes), "lowest predicted time"});
+    if (!excluded) out.push_back({g, seconds(card(*g, q.request), q.bytes), "lowest predicted time"});
   }
   std::stable_sort(out.begin(), out.end(), [](const Plan& a, const Plan& b) { return a.seconds < b.seconds; });
   if (out.empty())

@@ -8,8 +8,10 @@
 //   ^bruck                                          never this one
 // TUTTI_DIRECT_THRESHOLD, _TREE_THRESHOLD: that algorithm up to so many bytes; TUTTI_RING_THRESHOLD: ring from so many on.
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <tutti/status.h>
 #include <vector>
 
@@ -55,13 +57,16 @@ class Planner {
 
   Planner(std::vector<Rule> rules, bool canonical, WireCost cost) : rules_(std::move(rules)), canonical_(canonical), cost_(cost) {}
   // All candidates, best first. Empty: invalid_argument or unsupported, when a rule cannot be obeyed.
-  Result<std::vector<Plan>> plans(const Question& question) const;
+  Result<std::vector<Plan>> plans(const Question& question);
   double seconds(const algorithms::Cost& cost, std::uint64_t bytes) const;
 
  private:
   std::vector<Rule> rules_;
   bool canonical_ = false;
   WireCost cost_;
+  // Cards are the same for every size, and some take milliseconds to count.
+  const algorithms::Cost& card(const algorithms::Generator& generator, const algorithms::Request& request);
+  std::map<std::tuple<const algorithms::Generator*, Collective, int, bool>, algorithms::Cost> cards_;
 };
 
 }  // namespace tutti::comm
