@@ -1,6 +1,7 @@
-// CRC32C three ways: the processor's instruction on three interleaved streams, its AArch64 sibling likewise, and tables. The
-// instruction takes three cycles and one can start each cycle, hence three streams; their CRCs are joined by moving one
-// over the length of the next (multiplication by x^(8 * length) modulo the polynomial, by table). No other CRC lives here.
+// CRC32C three ways: the processor's instruction on three interleaved streams, its AArch64 sibling likewise, and
+// tables. The instruction takes three cycles and one can start each cycle, hence three streams; their CRCs are joined
+// by moving one over the length of the next (multiplication by x^(8 * length) modulo the polynomial, by table). No
+// other CRC lives here.
 #include <core/crc32c.h>
 
 #include <array>
@@ -17,7 +18,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0x82f63b78;   // reflected: bit 31 is x^0
+constexpr std::uint32_t kPolynomial = 0x82f63b78;  // reflected: bit 31 is x^0
 
 using ByteTable = std::array<std::uint32_t, 256>;
 
@@ -72,7 +73,7 @@ template <std::size_t kBytes>
 struct Shift {
   static_assert((kBytes & (kBytes - 1)) == 0);
   static constexpr std::array<ByteTable, 4> make() {
-    std::uint32_t factor = 0x00800000;   // x^8: one byte
+    std::uint32_t factor = 0x00800000;  // x^8: one byte
     for (std::size_t reached = 1; reached < kBytes; reached *= 2) factor = multiply(factor, factor);
     std::array<ByteTable, 4> table{};
     for (std::uint32_t k = 0; k < 4; ++k)
@@ -118,7 +119,7 @@ TUTTI_CRC_TARGET void three_streams(std::uint32_t& crc, const unsigned char*& da
 }
 
 TUTTI_CRC_TARGET std::uint32_t by_instruction(std::uint32_t crc, const unsigned char* data, std::size_t bytes) {
-  three_streams<4096>(crc, data, bytes);   // 12 KB at a time: joining costs 1 %
+  three_streams<4096>(crc, data, bytes);  // 12 KB at a time: joining costs 1 %
   three_streams<256>(crc, data, bytes);
   for (; bytes >= 8; data += 8, bytes -= 8) crc = step8(crc, load_little(data));
   for (; bytes != 0; ++data, --bytes) crc = step1(crc, *data);

@@ -1,18 +1,20 @@
 // The loops of one SIMD level, included by exactly one file a level (scalar.cpp, avx2.cpp, ...), which defines
-// TUTTI_VECTOR_BYTES before. Not a header for anybody else: everything is in an unnamed namespace, and no inline function of
-// the standard library is called, so that nothing compiled for a special processor can be linked into common code.
+// TUTTI_VECTOR_BYTES before. Not a header for anybody else: everything is in an unnamed namespace, and no inline
+// function of the standard library is called, so that nothing compiled for a special processor can be linked into
+// common code.
 //
-// Written in GCC's vector extension, one vector of accumulators at a time: Acc lanes of f32 for narrow floats, of the type
-// itself otherwise. A tail runs through the same code on a padded block, so tail and body have the same bits; each element's
-// value depends on that element's inputs only, so strips and splits do not show.
+// Written in GCC's vector extension, one vector of accumulators at a time: Acc lanes of f32 for narrow floats, of the
+// type itself otherwise. A tail runs through the same code on a padded block, so tail and body have the same bits; each
+// element's value depends on that element's inputs only, so strips and splits do not show.
 #include <kernels/lanes.h>
 #include <kernels/table.h>
 
 namespace tutti::kernels {
 namespace {
 
-constexpr std::size_t kStripBytes = 4096;   // of accumulators: kDepth of them fit into 32 KB of L1 with room for the inputs
-constexpr std::size_t kDepth = 5;           // buffers for a tree of kMostInputs inputs whose leaves are passes of 4
+constexpr std::size_t kStripBytes =
+    4096;                          // of accumulators: kDepth of them fit into 32 KB of L1 with room for the inputs
+constexpr std::size_t kDepth = 5;  // buffers for a tree of kMostInputs inputs whose leaves are passes of 4
 // Inputs that one pass combines in registers, without a buffer. More loops are worth their bytes for sums only.
 template <Combine kOp>
 constexpr std::size_t kPassInputs = kOp == kSum ? 8 : 4;
@@ -60,8 +62,8 @@ struct Narrow {
 using Brain = Narrow<Bf16>;
 
 #if TUTTI_HALVES
-// The processor's conversions are IEEE and so equal to convert.h's once NaN is made ours. An f8e5m2 is an f16's upper byte;
-// an f8e4m3, moved into an f16, is 2^-8 of its value, and its one NaN gets f16's exponent of NaN.
+// The processor's conversions are IEEE and so equal to convert.h's once NaN is made ours. An f8e5m2 is an f16's upper
+// byte; an f8e4m3, moved into an f16, is 2^-8 of its value, and its one NaN gets f16's exponent of NaN.
 struct Half : Narrow<F16> {
   static TUTTI_INLINE Acc load(const std::byte* from) { return from_half(load_as<Vector<T, kLanes>>(from)); }
   static TUTTI_INLINE void store(std::byte* to, Acc value) {
@@ -111,7 +113,7 @@ TUTTI_INLINE typename Kind::Acc combine(typename Kind::Acc a, typename Kind::Acc
     using Bits = typename Kind::Bits;
     // Equal means the same bits but for zeros: there `or` finds a minus for min, `and` keeps it out of max.
     const Bits tie = kOp == kMin ? (Bits)a | (Bits)b : (Bits)a & (Bits)b;
-    Acc result = (kOp == kMin ? a < b : b < a) ? a : b;   // b when b is NaN
+    Acc result = (kOp == kMin ? a < b : b < a) ? a : b;  // b when b is NaN
     result = a == b ? (Acc)tie : result;
     return a == a ? result : a;
   }
@@ -138,7 +140,8 @@ TUTTI_INLINE typename Kind::Acc tree(const typename Kind::Acc* v) {
 // out[i] = f(inputs[0][i], ...), a vector at a time.
 template <class In, class Out, std::size_t n, class F>
 TUTTI_INLINE void sweep(std::byte* out, const std::byte* const* inputs, std::size_t count, F f) {
-  constexpr std::size_t lanes = In::kLanes, step = lanes * sizeof(typename In::T), out_step = lanes * sizeof(typename Out::T);
+  constexpr std::size_t lanes = In::kLanes, step = lanes * sizeof(typename In::T),
+                        out_step = lanes * sizeof(typename Out::T);
   const std::byte* from[n];
   typename In::Acc v[n];
   for (std::size_t k = 0; k < n; ++k) from[k] = inputs[k];
@@ -163,17 +166,20 @@ TUTTI_INLINE void sweep(std::byte* out, const std::byte* const* inputs, std::siz
 
 template <class Kind, class Out, Combine kOp, std::size_t n>
 void pass(std::byte* out, const std::byte* const* inputs, std::size_t count) {
-  sweep<Kind, Out, n>(out, inputs, count, [](const typename Kind::Acc* v) __attribute__((always_inline)) {
-    return tree<Kind, kOp, n>(v);
-  });
+  sweep<Kind, Out, n>(
+      out, inputs, count,
+      [](const typename Kind::Acc* v) __attribute__((always_inline)) { return tree<Kind, kOp, n>(v); });
 }
 
 // 1 <= n <= kPassInputs<kOp>, of which kMost is the greatest that is still possible.
 template <class Kind, class Out, Combine kOp, std::size_t kMost = kPassInputs<kOp>>
 TUTTI_INLINE void small_pass(std::byte* out, const std::byte* const* inputs, std::size_t n, std::size_t count) {
-  if constexpr (kMost == 1) return pass<Kind, Out, kOp, 1>(out, inputs, count);
-  else if (n == kMost) return pass<Kind, Out, kOp, kMost>(out, inputs, count);
-  else return small_pass<Kind, Out, kOp, kMost - 1>(out, inputs, n, count);
+  if constexpr (kMost == 1)
+    return pass<Kind, Out, kOp, 1>(out, inputs, count);
+  else if (n == kMost)
+    return pass<Kind, Out, kOp, kMost>(out, inputs, count);
+  else
+    return small_pass<Kind, Out, kOp, kMost - 1>(out, inputs, n, count);
 }
 
 // buffers[0] = the tree over the inputs' elements from `begin` on; the further buffers are scratch.
@@ -198,9 +204,9 @@ void divide(std::byte* out, const std::byte* in, std::size_t count, std::uint32_
   using Value = typename Kind::Value;
   if constexpr (kIsFloat<Kind>) {
     const typename Kind::Acc divisor = typename Kind::Acc{} + Value(divide_by);
-    sweep<Partial<Kind>, Kind, 1>(out, &in, count, [divisor](const typename Kind::Acc* v) __attribute__((always_inline)) {
-      return v[0] / divisor;
-    });
+    sweep<Partial<Kind>, Kind, 1>(
+        out, &in,
+        count, [divisor](const typename Kind::Acc* v) __attribute__((always_inline)) { return v[0] / divisor; });
   } else {
     for (std::size_t i = 0; i < count; ++i) {
       const Value value = load_as<Value>(in + i * sizeof(Value));
@@ -221,8 +227,10 @@ void reduce(std::byte* out, const std::byte* const* inputs, std::size_t n, std::
     std::byte* to = out + begin * sizeof(typename Kind::T);
     subtree<Calculating, kOp>(buffers, inputs, n, begin, now);
     const std::byte* from = buffers[0];
-    if (divide_by != 1) divide<Kind>(to, from, now, divide_by);
-    else pass<Partial<Calculating>, Calculating, kOp, 1>(to, &from, now);
+    if (divide_by != 1)
+      divide<Kind>(to, from, now, divide_by);
+    else
+      pass<Partial<Calculating>, Calculating, kOp, 1>(to, &from, now);
   }
 }
 
@@ -230,12 +238,14 @@ template <class Kind>
 void scale(std::byte* out, const std::byte* in, std::size_t count, const void* factor) {
   using Acc = typename Kind::Acc;
   const Acc by = Acc{} + load_as<typename Kind::Value>(static_cast<const std::byte*>(factor));
-  sweep<Kind, Kind, 1>(out, &in, count, [by](const Acc* v) __attribute__((always_inline)) { return v[0] * by; });
+  sweep<Kind, Kind, 1>(
+      out, &in, count, [by](const Acc* v) __attribute__((always_inline)) { return v[0] * by; });
 }
 
 template <class From, class To>
 void convert(std::byte* out, const std::byte* in, std::size_t count) {
-  sweep<From, To, 1>(out, &in, count, [](const typename From::Acc* v) __attribute__((always_inline)) { return v[0]; });
+  sweep<From, To, 1>(
+      out, &in, count, [](const typename From::Acc* v) __attribute__((always_inline)) { return v[0]; });
 }
 
 #define TUTTI_ROW(Kind, Wrapping) \

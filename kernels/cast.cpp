@@ -55,8 +55,10 @@ using WideOf = std::conditional_t<!std::is_integral_v<T>, double,
 template <class T>
 void read(WideOf<T>* out, const std::byte* in, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_arithmetic_v<T>) out[i] = WideOf<T>(load<T>(in, i));
-    else out[i] = double(to_f32<T>(load<typename T::Bits>(in, i)));
+    if constexpr (std::is_arithmetic_v<T>)
+      out[i] = WideOf<T>(load<T>(in, i));
+    else
+      out[i] = double(to_f32<T>(load<typename T::Bits>(in, i)));
   }
 }
 
@@ -65,13 +67,14 @@ template <class Integer>
 double odd_double(Integer value) {
   const bool negative = std::is_signed_v<Integer> && value < 0;
   std::uint64_t magnitude = negative ? 0 - std::uint64_t(value) : std::uint64_t(value);
-  if (magnitude >> 53) magnitude = (magnitude & ~std::uint64_t(0x7ff)) | (std::uint64_t((magnitude & 0x7ff) != 0) << 11);
+  if (magnitude >> 53)
+    magnitude = (magnitude & ~std::uint64_t(0x7ff)) | (std::uint64_t((magnitude & 0x7ff) != 0) << 11);
   return negative ? -double(magnitude) : double(magnitude);
 }
 
 template <class T>
 T saturated(double value) {
-  constexpr double beyond = double(std::numeric_limits<T>::max() / 2 + 1) * 2;   // max + 1, which f64 holds
+  constexpr double beyond = double(std::numeric_limits<T>::max() / 2 + 1) * 2;  // max + 1, which f64 holds
   if (value != value) return 0;
   if (value >= beyond) return std::numeric_limits<T>::max();
   if (value <= double(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
@@ -83,15 +86,21 @@ void write(std::byte* out, const Wide* in, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     const Wide value = in[i];
     if constexpr (std::is_integral_v<T>) {
-      if constexpr (std::is_integral_v<Wide>) store(out, i, T(value));
-      else store(out, i, saturated<T>(value));
+      if constexpr (std::is_integral_v<Wide>)
+        store(out, i, T(value));
+      else
+        store(out, i, saturated<T>(value));
     } else if constexpr (std::is_floating_point_v<T>) {
       const T rounded = T(value);
-      if constexpr (sizeof(T) == 8) store(out, i, rounded == rounded ? rounded : __builtin_bit_cast(T, kNanF64));
-      else store(out, i, rounded == rounded ? rounded : __builtin_bit_cast(T, kNanF32));
+      if constexpr (sizeof(T) == 8)
+        store(out, i, rounded == rounded ? rounded : __builtin_bit_cast(T, kNanF64));
+      else
+        store(out, i, rounded == rounded ? rounded : __builtin_bit_cast(T, kNanF32));
     } else {
-      if constexpr (std::is_integral_v<Wide>) store(out, i, from_f64<T>(odd_double(value)));
-      else store(out, i, from_f64<T>(value));
+      if constexpr (std::is_integral_v<Wide>)
+        store(out, i, from_f64<T>(odd_double(value)));
+      else
+        store(out, i, from_f64<T>(value));
     }
   }
 }
@@ -99,7 +108,7 @@ void write(std::byte* out, const Wide* in, std::size_t count) {
 }  // namespace
 
 void cast_values(DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) {
-  constexpr std::size_t kStrip = 256;   // values: 2 KB of wide ones
+  constexpr std::size_t kStrip = 256;  // values: 2 KB of wide ones
   with_type(from, [&]<class From>(Tag<From>) {
     WideOf<From> wide[kStrip];
     for (std::size_t begin = 0; begin < count; begin += kStrip) {

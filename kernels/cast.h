@@ -1,8 +1,8 @@
 #pragma once
-// Conversion between any two element types, one value at a time through an exact intermediate. The fast ways between f32 and
-// the narrow floats are not here but in kernels/body.h; kernels.cpp chooses.
-#include <cstddef>
+// Conversion between any two element types, one value at a time through an exact intermediate. The fast ways between
+// f32 and the narrow floats are not here but in kernels/body.h; kernels.cpp chooses.
 #include <tutti/types.h>
+#include <cstddef>
 
 namespace tutti::kernels {
 

@@ -1,16 +1,17 @@
 #pragma once
-// The narrow float formats, and the one way in which they become f32 and come back. The same templates serve a single value
-// (std::uint32_t, float) and a SIMD vector of them, so body and tail cannot disagree. Not a number class: no arithmetic here.
+// The narrow float formats, and the one way in which they become f32 and come back. The same templates serve a single
+// value (std::uint32_t, float) and a SIMD vector of them, so body and tail cannot disagree. Not a number class: no
+// arithmetic here.
 //
-// All conversions round to nearest even, whatever the sign; NaN becomes the one quiet NaN of the target; denormals are exact
-// both ways, also where the processor is set to flush them.
+// All conversions round to nearest even, whatever the sign; NaN becomes the one quiet NaN of the target; denormals are
+// exact both ways, also where the processor is set to flush them.
 #include <cstddef>
 #include <cstdint>
 
 namespace tutti::kernels {
 
-// Bits of a format: sign, exponent with kBias, kMantissa bits. kOverflow is what too large a magnitude becomes; formats with
-// kInfinity keep the top exponent for infinity and NaN, as IEEE does.
+// Bits of a format: sign, exponent with kBias, kMantissa bits. kOverflow is what too large a magnitude becomes; formats
+// with kInfinity keep the top exponent for infinity and NaN, as IEEE does.
 struct F16 {
   using Bits = std::uint16_t;
   static constexpr std::uint32_t kMantissa = 10, kBias = 15, kSign = 0x8000, kOverflow = 0x7c00, kNan = 0x7e00;
@@ -21,7 +22,7 @@ struct Bf16 {
   static constexpr std::uint32_t kMantissa = 7, kBias = 127, kSign = 0x8000, kOverflow = 0x7f80, kNan = 0x7fc0;
   static constexpr bool kInfinity = true;
 };
-struct F8e4m3 {   // OCP 8-bit floating point, revision 1.0: no infinities, one NaN per sign, largest 448
+struct F8e4m3 {  // OCP 8-bit floating point, revision 1.0: no infinities, one NaN per sign, largest 448
   using Bits = std::uint8_t;
   static constexpr std::uint32_t kMantissa = 3, kBias = 7, kSign = 0x80, kOverflow = 0x7e, kNan = 0x7f;
   static constexpr bool kInfinity = false;
@@ -39,7 +40,8 @@ inline constexpr std::uint64_t kNanF64 = 0x7ff8000000000000;
 // would hand one file's instructions to a processor that lacks them.
 #define TUTTI_INLINE __attribute__((always_inline)) inline
 
-// NaN for NaN, of any payload. U: std::uint32_t or a vector of it, F: float or the vector of equal length. The high bits of `bits` are zero.
+// NaN for NaN, of any payload. U: std::uint32_t or a vector of it, F: float or the vector of equal length. The high
+// bits of `bits` are zero.
 template <class Format, class F, class U>
 TUTTI_INLINE constexpr F widen(U bits) {
   constexpr std::uint32_t shift = 23 - Format::kMantissa, rebias = 127 - Format::kBias;
@@ -70,7 +72,7 @@ TUTTI_INLINE constexpr U narrow(F value) {
   constexpr std::uint32_t sign_shift = Format::kSign == 0x80 ? 24 : 16;
   const U all = __builtin_bit_cast(U, value);
   U result;
-  if constexpr (rebias == 0) {   // f32's own exponents: the sign comes along, and a carry out of the largest is infinity
+  if constexpr (rebias == 0) {  // f32's own exponents: the sign comes along, and a carry out of the largest is infinity
     result = (all + ((1u << (shift - 1)) - 1) + ((all >> shift) & 1u)) >> shift;
   } else {
     const U magnitude = all & 0x7fffffffu;
@@ -104,16 +106,19 @@ TUTTI_INLINE constexpr float round_to_odd(double value) {
   std::uint32_t result = 0;
   if (magnitude > 0x7ff0000000000000) {
     return __builtin_bit_cast(float, kNanF32);
-  } else if (magnitude >= 0x47f0000000000000) {   // from 2^128: infinity stays, the rest is the largest f32, which is odd
+  } else if (magnitude >=
+             0x47f0000000000000) {  // from 2^128: infinity stays, the rest is the largest f32, which is odd
     result = magnitude == 0x7ff0000000000000 ? 0x7f800000 : 0x7f7fffff;
-  } else if (magnitude >= 0x3810000000000000) {   // from 2^-126: normal in f32
+  } else if (magnitude >= 0x3810000000000000) {  // from 2^-126: normal in f32
     const std::uint64_t rebased = magnitude - (std::uint64_t(1023 - 127) << 52);
     result = std::uint32_t(rebased >> 29) | std::uint32_t((rebased & 0x1fffffff) != 0);
   } else if (magnitude != 0) {
     const std::uint32_t exponent = std::uint32_t(magnitude >> 52);
     const std::uint64_t mantissa = (magnitude & 0xfffffffffffff) | (exponent ? std::uint64_t(1) << 52 : 0);
-    const std::uint32_t down = 29 + (1023 - 126) - exponent;   // bits below f32's last place, 2^-149
-    result = down > 63 ? 1 : std::uint32_t(mantissa >> down) | std::uint32_t((mantissa & ((std::uint64_t(1) << down) - 1)) != 0);
+    const std::uint32_t down = 29 + (1023 - 126) - exponent;  // bits below f32's last place, 2^-149
+    result = down > 63
+                 ? 1
+                 : std::uint32_t(mantissa >> down) | std::uint32_t((mantissa & ((std::uint64_t(1) << down) - 1)) != 0);
   }
   return __builtin_bit_cast(float, result | sign);
 }

@@ -1,5 +1,5 @@
-// The door to the loops: checks arguments, chooses the SIMD level once, looks up the loop. Computes nothing itself but the
-// rounding of scale's factor.
+// The door to the loops: checks arguments, chooses the SIMD level once, looks up the loop. Computes nothing itself but
+// the rounding of scale's factor.
 #include <kernels/convert.h>
 #include <kernels/kernels.h>
 #include <kernels/table.h>
@@ -59,7 +59,9 @@ constexpr Combine combine_of(ReduceOp op) {
     case ReduceOp::prod: return kProd;
     case ReduceOp::min: return kMin;
     case ReduceOp::max: return kMax;
-    case ReduceOp::sum: case ReduceOp::avg: case ReduceOp::premul_sum: return kSum;
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+    case ReduceOp::premul_sum: return kSum;
   }
   return kSum;
 }
@@ -78,7 +80,7 @@ void scale(DataType type, std::byte* out, const std::byte* in, std::size_t count
   float narrow_value;
   TUTTI_CHECK(std::size_t(type) < std::size_t(kTypes));
   cast_values(type, rounded, DataType::f64, reinterpret_cast<const std::byte*>(&factor), 1);
-  if (is_narrow_float(type)) {   // the loops want it in f32
+  if (is_narrow_float(type)) {  // the loops want it in f32
     std::byte widened[sizeof(float)];
     cast_values(DataType::f32, widened, type, rounded, 1);
     std::memcpy(rounded, widened, sizeof narrow_value);
@@ -90,10 +92,14 @@ void cast(DataType to, std::byte* out, DataType from, const std::byte* in, std::
   constexpr auto narrow_row = [](DataType type) -> std::size_t {
     return type == DataType::f16 ? 0 : type == DataType::bf16 ? 1 : type == DataType::f8e4m3 ? 2 : 3;
   };
-  if (to == from) copy(out, in, count * size_of(to));
-  else if (to == DataType::f32 && is_narrow_float(from)) table().to_f32[narrow_row(from)](out, in, count);
-  else if (from == DataType::f32 && is_narrow_float(to)) table().from_f32[narrow_row(to)](out, in, count);
-  else cast_values(to, out, from, in, count);
+  if (to == from)
+    copy(out, in, count * size_of(to));
+  else if (to == DataType::f32 && is_narrow_float(from))
+    table().to_f32[narrow_row(from)](out, in, count);
+  else if (from == DataType::f32 && is_narrow_float(to))
+    table().from_f32[narrow_row(to)](out, in, count);
+  else
+    cast_values(to, out, from, in, count);
 }
 
 void copy(std::byte* out, const std::byte* in, std::size_t bytes) {

@@ -1,14 +1,15 @@
 #pragma once
-// What one SIMD level offers: a table of loops. Filled by kernels/body.h, once per instruction set; chosen by kernels.cpp.
-// Only plain types here: this header is seen by files that are compiled for processors which others do not have.
+// What one SIMD level offers: a table of loops. Filled by kernels/body.h, once per instruction set; chosen by
+// kernels.cpp. Only plain types here: this header is seen by files that are compiled for processors which others do not
+// have.
 #include <cstddef>
 #include <cstdint>
 
 namespace tutti::kernels {
 
 enum Combine { kSum, kProd, kMin, kMax, kCombineCount };
-inline constexpr int kTypes = 12;             // rows in the order of DataType
-inline constexpr int kNarrowTypes = 4;        // f16, bf16, f8e4m3, f8e5m2
+inline constexpr int kTypes = 12;       // rows in the order of DataType
+inline constexpr int kNarrowTypes = 4;  // f16, bf16, f8e4m3, f8e5m2
 inline constexpr std::size_t kMostInputs = 64;
 
 // 1 <= n <= kMostInputs, divide_by >= 1.

@@ -1,5 +1,6 @@
-// The kernels from the naive loop to the best SIMD level, each rung checked against the naive one before it is timed. Figures
-// are bytes read and written per second; memcpy of the same output is the ceiling. No other layer is measured here.
+// The kernels from the naive loop to the best SIMD level, each rung checked against the naive one before it is timed.
+// Figures are bytes read and written per second; memcpy of the same output is the ceiling. No other layer is measured
+// here.
 //   kernel_ladder --benchmark_filter='reduce/f32/sum/2/.*'
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
@@ -22,7 +23,7 @@ constexpr DataType kTypes[] = {DataType::f32,    DataType::f64,    DataType::f16
 std::vector<std::byte> random_bytes(std::size_t bytes, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<std::byte> result(bytes);
-  for (std::byte& b : result) b = std::byte(random() & 0x3f);   // no exponent that is large, no NaN
+  for (std::byte& b : result) b = std::byte(random() & 0x3f);  // no exponent that is large, no NaN
   return result;
 }
 
@@ -40,9 +41,11 @@ void count_bytes(benchmark::State& state, std::size_t bytes_per_round) {
   state.SetBytesProcessed(std::int64_t(state.iterations()) * std::int64_t(bytes_per_round));
 }
 
-// The first rung: one element at a time through convert.h, sums from the left (for two and three inputs that is the tree).
+// The first rung: one element at a time through convert.h, sums from the left (for two and three inputs that is the
+// tree).
 template <class T, class Widen, class Round>
-void naive_sum(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t count, Widen wide, Round rounded) {
+void naive_sum(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t count, Widen wide,
+               Round rounded) {
   for (std::size_t i = 0; i < count; ++i) {
     T element;
     std::memcpy(&element, inputs[0] + i * sizeof(T), sizeof(T));
@@ -64,13 +67,17 @@ template <class Format>
 void naive_narrow(std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t count) {
   using Bits = typename Format::Bits;
   naive_sum<Bits>(
-      out, inputs, count, [](Bits bits) { return to_f32<Format>(bits); }, [](float sum) { return from_f32<Format>(sum); });
+      out, inputs, count, [](Bits bits) { return to_f32<Format>(bits); },
+      [](float sum) { return from_f32<Format>(sum); });
 }
 void naive(DataType type, std::byte* out, const std::vector<const std::byte*>& inputs, std::size_t count) {
   switch (type) {
-    case DataType::i8: case DataType::u8: return naive_wide<std::uint8_t>(out, inputs, count);
-    case DataType::i32: case DataType::u32: return naive_wide<std::uint32_t>(out, inputs, count);
-    case DataType::i64: case DataType::u64: return naive_wide<std::uint64_t>(out, inputs, count);
+    case DataType::i8:
+    case DataType::u8: return naive_wide<std::uint8_t>(out, inputs, count);
+    case DataType::i32:
+    case DataType::u32: return naive_wide<std::uint32_t>(out, inputs, count);
+    case DataType::i64:
+    case DataType::u64: return naive_wide<std::uint64_t>(out, inputs, count);
     case DataType::f32: return naive_wide<float>(out, inputs, count);
     case DataType::f64: return naive_wide<double>(out, inputs, count);
     case DataType::f16: return naive_narrow<F16>(out, inputs, count);
@@ -89,7 +96,8 @@ void run_naive(benchmark::State& state, DataType type, std::size_t n, std::size_
   count_bytes(state, (n + 1) * bytes);
 }
 
-void run_reduce(benchmark::State& state, SimdLevel level, DataType type, ReduceOp op, std::size_t n, std::size_t bytes) {
+void run_reduce(benchmark::State& state, SimdLevel level, DataType type, ReduceOp op, std::size_t n,
+                std::size_t bytes) {
   Buffers buffers(n, bytes);
   set_simd_level(level);
   const std::size_t count = bytes / size_of(type);
@@ -162,8 +170,10 @@ void add_copies_and_casts(std::size_t bytes) {
   for (const DataType narrow : {DataType::f16, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2})
     for (const SimdLevel level : simd_levels()) {
       const auto kind = tutti::name_of(narrow);
-      add(fmt::format("cast/f32/{}/{}/{}", kind, name_of(level), bytes), run_cast, level, narrow, DataType::f32, bytes / 4);
-      add(fmt::format("cast/{}/f32/{}/{}", kind, name_of(level), bytes), run_cast, level, DataType::f32, narrow, bytes / 4);
+      add(fmt::format("cast/f32/{}/{}/{}", kind, name_of(level), bytes), run_cast, level, narrow, DataType::f32,
+          bytes / 4);
+      add(fmt::format("cast/{}/f32/{}/{}", kind, name_of(level), bytes), run_cast, level, DataType::f32, narrow,
+          bytes / 4);
     }
 }
 
@@ -175,7 +185,8 @@ void add_crc(std::size_t bytes) {
 }  // namespace
 
 void add_ladder() {
-  for (const std::size_t bytes : {std::size_t(64), std::size_t(4) << 10, std::size_t(128) << 10, std::size_t(32) << 20}) {
+  for (const std::size_t bytes :
+       {std::size_t(64), std::size_t(4) << 10, std::size_t(128) << 10, std::size_t(32) << 20}) {
     add_copies_and_casts(bytes);
     add_crc(bytes);
     for (const DataType type : kTypes) add_reductions(type, bytes);

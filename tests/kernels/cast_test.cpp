@@ -1,5 +1,5 @@
-// cast and convert.h: every narrow value there and back, every rounding boundary from both sides, and all pairs of types,
-// against tests/kernels/reference.h.
+// cast and convert.h: every narrow value there and back, every rounding boundary from both sides, and all pairs of
+// types, against tests/kernels/reference.h.
 #include <gtest/gtest.h>
 
 #include <kernels/convert.h>
@@ -77,12 +77,12 @@ TEST_P(NarrowFloat, RoundsToNearestEvenAtEveryBoundary) {
     ASSERT_EQ(scalar_narrow(type, f32), expected.back()) << std::hex << f32;
   };
   for (Bits bits = 0; decode(type, bits) < l.largest; ++bits) {
-    const Bits middle = encode(DataType::f32, (decode(type, bits) + decode(type, bits + 1)) / 2);   // exact
+    const Bits middle = encode(DataType::f32, (decode(type, bits) + decode(type, bits + 1)) / 2);  // exact
     for (const Bits f32 : {middle - 1, middle, middle + 1}) add(f32), add(f32 | 0x80000000);
   }
   const Bits largest = encode(DataType::f32, l.largest);
   for (Bits f32 = largest; f32 < largest + 3000 && f32 < 0x7f800000; ++f32) add(f32);
-  for (Bits f32 = 0; f32 < 0x100000000; f32 += 65521 / 8) add(f32);   // everywhere, NaNs and infinities included
+  for (Bits f32 = 0; f32 < 0x100000000; f32 += 65521 / 8) add(f32);  // everywhere, NaNs and infinities included
   for (const SimdLevel level : levels()) {
     const LevelScope scope(level);
     ASSERT_EQ(cast_all(type, DataType::f32, samples), expected) << kernels::name_of(level);
@@ -113,13 +113,16 @@ std::vector<Bits> samples_of(DataType type) {
   for (Bits bits = 0; bits < 256; ++bits) result.push_back(bits), result.push_back(mask_of(type) - bits);
   for (int bit = 0; bit < bits_of(type); ++bit)
     for (Bits off : {~Bits(0), Bits(0), Bits(1)}) result.push_back(((Bits(1) << bit) + off) & mask_of(type));
-  for (const double edge : {127.5, 128.0, 255.9, 256.0, 2147483647.5, 2147483648.0, 4294967295.5, 4294967296.0, 9223372036854775808.0,
-                            18446744073709551616.0, 1.5e-40, 1e300, 448.0, 464.0, 480.0, 65519.9, 65520.0, 61440.0})
+  for (const double edge :
+       {127.5, 128.0, 255.9, 256.0, 2147483647.5, 2147483648.0, 4294967295.5, 4294967296.0, 9223372036854775808.0,
+        18446744073709551616.0, 1.5e-40, 1e300, 448.0, 464.0, 480.0, 65519.9, 65520.0, 61440.0})
     for (const double signed_edge : {edge, -edge}) result.push_back(encode(type, Real(signed_edge)));
   for (int i = 0; i < 3000; ++i) {
     result.push_back(draw(type, Fill::wild, random));
-    if (is_floating(type)) result.push_back(encode(type, std::ldexp(Real(std::int64_t(random())), -int(random() % 70))));
-    else result.push_back((random() >> (random() % 64)) & mask_of(type));
+    if (is_floating(type))
+      result.push_back(encode(type, std::ldexp(Real(std::int64_t(random())), -int(random() % 70))));
+    else
+      result.push_back((random() >> (random() % 64)) & mask_of(type));
   }
   return result;
 }
@@ -130,28 +133,34 @@ TEST(Cast, EveryPairOfTypes) {
     for (const DataType to : kTypes) {
       std::vector<Bits> expected;
       for (const Bits bits : samples) {
-        if (from == to) expected.push_back(bits);
-        else if (!is_floating(from) && !is_floating(to)) expected.push_back(Bits(integer_value(from, bits)) & mask_of(to));
-        else expected.push_back(encode(to, decode(from, bits)));
+        if (from == to)
+          expected.push_back(bits);
+        else if (!is_floating(from) && !is_floating(to))
+          expected.push_back(Bits(integer_value(from, bits)) & mask_of(to));
+        else
+          expected.push_back(encode(to, decode(from, bits)));
       }
       for (const SimdLevel level : levels()) {
         const LevelScope scope(level);
         const std::vector<Bits> got = cast_all(to, from, samples);
         for (std::size_t i = 0; i < samples.size(); ++i)
-          ASSERT_EQ(got[i], expected[i]) << tutti::name_of(from) << " to " << tutti::name_of(to) << std::hex << ": " << samples[i];
+          ASSERT_EQ(got[i], expected[i]) << tutti::name_of(from) << " to " << tutti::name_of(to) << std::hex << ": "
+                                         << samples[i];
       }
     }
   }
 }
 
 TEST(Copy, EveryByteAndNoOther) {
-  for (const std::size_t bytes : {std::size_t(0), std::size_t(1), std::size_t(63), std::size_t(4097), std::size_t(3 << 20)}) {
+  for (const std::size_t bytes :
+       {std::size_t(0), std::size_t(1), std::size_t(63), std::size_t(4097), std::size_t(3 << 20)}) {
     std::vector<std::byte> in(bytes + 3), out(bytes + 5, std::byte{0xee});
     std::mt19937_64 random(bytes);
     for (std::byte& b : in) b = std::byte(random());
     kernels::copy(out.data() + 2, in.data() + 1, bytes);
     EXPECT_EQ(std::memcmp(out.data() + 2, in.data() + 1, bytes), 0);
-    for (const std::size_t at : {std::size_t(0), std::size_t(1), bytes + 2, bytes + 4}) EXPECT_EQ(out[at], std::byte{0xee});
+    for (const std::size_t at : {std::size_t(0), std::size_t(1), bytes + 2, bytes + 4})
+      EXPECT_EQ(out[at], std::byte{0xee});
   }
 }
 

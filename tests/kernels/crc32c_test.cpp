@@ -12,8 +12,9 @@ namespace {
 TEST(Crc32c, Rfc3720) {
   std::vector<unsigned char> zeros(32, 0), ones(32, 0xff), up(32), down(32);
   for (unsigned i = 0; i < 32; ++i) up[i] = static_cast<unsigned char>(i), down[i] = static_cast<unsigned char>(31 - i);
-  const unsigned char read_command[48] = {0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 0x04, 0,
-                                          0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0, 0, 0, 0, 0};
+  const unsigned char read_command[48] = {0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
+                                          0x14, 0,    0, 0, 0, 0, 0x04, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
+                                          0x28, 0,    0, 0, 0, 0, 0,    0, 0x02, 0, 0, 0,    0, 0, 0, 0};
   for (const auto function : {&crc32c, &crc32c_by_tables}) {
     EXPECT_EQ(function(zeros.data(), 32, 0), 0x8a9136aau);
     EXPECT_EQ(function(ones.data(), 32, 0), 0x62a8ab43u);
@@ -44,14 +45,16 @@ TEST(Crc32c, AnyLengthAlignmentAndContinuation) {
   for (auto& byte : data) byte = static_cast<unsigned char>(random());
   std::vector<std::size_t> lengths;
   for (std::size_t n = 0; n < 300; ++n) lengths.push_back(n);
-  for (const std::size_t n : {767, 768, 769, 1535, 1536, 2311, 12287, 12288, 12289, 13057, 24576, 50003}) lengths.push_back(n);
+  for (const std::size_t n : {767, 768, 769, 1535, 1536, 2311, 12287, 12288, 12289, 13057, 24576, 50003})
+    lengths.push_back(n);
   for (const std::size_t length : lengths) {
     const std::size_t from = random() % 64;
     const std::uint32_t expected = divided(data, from, length);
     ASSERT_EQ(crc32c(data.data() + from, length), expected) << length;
     ASSERT_EQ(crc32c_by_tables(data.data() + from, length), expected) << length;
     const std::size_t cut = length == 0 ? 0 : random() % length;
-    ASSERT_EQ(crc32c(data.data() + from + cut, length - cut, crc32c(data.data() + from, cut)), expected) << length << " at " << cut;
+    ASSERT_EQ(crc32c(data.data() + from + cut, length - cut, crc32c(data.data() + from, cut)), expected)
+        << length << " at " << cut;
   }
 }
 

@@ -1,5 +1,5 @@
-// reduce and scale: every type, operation and SIMD level against tests/kernels/reference.h, bit for bit; the bound on the
-// error against exact sums; alignment, splits, aliasing and what lies around the output.
+// reduce and scale: every type, operation and SIMD level against tests/kernels/reference.h, bit for bit; the bound on
+// the error against exact sums; alignment, splits, aliasing and what lies around the output.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ using namespace reference;
 
 constexpr std::size_t kInputCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27, 64};
 constexpr std::size_t kCounts[] = {0, 1, 2, 7, 31, 64, 1000};
-constexpr std::size_t kOffsets[] = {0, 1, 13};   // bytes off the allocation's alignment
+constexpr std::size_t kOffsets[] = {0, 1, 13};  // bytes off the allocation's alignment
 constexpr std::byte kGuard{0xa5};
 
 // n inputs of `count` elements and what must come out of them.
@@ -64,7 +64,9 @@ std::vector<Bits> elements(DataType type, const std::byte* from, std::size_t cou
   for (std::size_t i = 0; i < count; ++i) result.push_back(get(type, from, i));
   return result;
 }
-std::vector<Bits> first(const std::vector<Bits>& of, std::size_t count) { return {of.begin(), of.begin() + std::ptrdiff_t(count)}; }
+std::vector<Bits> first(const std::vector<Bits>& of, std::size_t count) {
+  return {of.begin(), of.begin() + std::ptrdiff_t(count)};
+}
 
 class Reduce : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {
  protected:
@@ -80,7 +82,8 @@ class Reduce : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {
           Memory memory(example, count, offset);
           kernels::reduce(type(), op(), memory.out(), memory.inputs, count, {divide_by});
           ASSERT_EQ(elements(type(), memory.out(), count), first(example.expected, count))
-              << kernels::name_of(level) << ", " << memory.inputs.size() << " inputs, " << count << " elements, offset " << offset;
+              << kernels::name_of(level) << ", " << memory.inputs.size() << " inputs, " << count << " elements, offset "
+              << offset;
           ASSERT_TRUE(memory.guards_intact());
         }
       }
@@ -90,7 +93,8 @@ class Reduce : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {
 
 TEST_P(Reduce, IsTheTreeOfTheReference) {
   for (const std::size_t n : kInputCounts)
-    for (const Fill fill : {Fill::moderate, Fill::wild}) check(Example(type(), op(), fill, n, 1000, divisor(n)), divisor(n));
+    for (const Fill fill : {Fill::moderate, Fill::wild})
+      check(Example(type(), op(), fill, n, 1000, divisor(n)), divisor(n));
 }
 
 TEST_P(Reduce, DividesByAnyNumber) {
@@ -100,7 +104,7 @@ TEST_P(Reduce, DividesByAnyNumber) {
 }
 
 TEST_P(Reduce, StripsAndSplitsDoNotShow) {
-  constexpr std::size_t count = 9001;   // several strips of every type
+  constexpr std::size_t count = 9001;  // several strips of every type
   const Example example(type(), op(), Fill::wild, 13, count, divisor(13));
   std::mt19937_64 random(7);
   for (const SimdLevel level : levels()) {
@@ -130,8 +134,9 @@ TEST_P(Reduce, OutputMayBeAnyInput) {
         Memory memory(example, count, 1);
         std::byte* out = const_cast<std::byte*>(memory.inputs[target]);
         kernels::reduce(type(), op(), out, memory.inputs, count, {divisor(n)});
-        ASSERT_EQ(elements(type(), out, count), example.expected) << kernels::name_of(level) << ", " << n << ", " << target;
-        for (std::size_t k = 0; k < n; ++k)   // the other inputs stay
+        ASSERT_EQ(elements(type(), out, count), example.expected)
+            << kernels::name_of(level) << ", " << n << ", " << target;
+        for (std::size_t k = 0; k < n; ++k)  // the other inputs stay
           if (k != target) {
             ASSERT_EQ(elements(type(), memory.inputs[k], count), example.inputs[k]);
           }
@@ -140,8 +145,9 @@ TEST_P(Reduce, OutputMayBeAnyInput) {
   }
 }
 
-// |result - exact sum| <= ceil(log2 n) * u * sum|x| + half a last place of the type, u the accumulation type's unit roundoff
-// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2: pairwise summation), doubled for the higher orders.
+// |result - exact sum| <= ceil(log2 n) * u * sum|x| + half a last place of the type, u the accumulation type's unit
+// roundoff (Higham, Accuracy and Stability of Numerical Algorithms, 4.2: pairwise summation), doubled for the higher
+// orders.
 TEST_P(Reduce, SumsStayInsideThePairwiseBound) {
   if (!is_floating(type()) || op() != ReduceOp::sum) return;
   const Real unit = type() == DataType::f64 ? std::ldexp(Real(1), -53) : std::ldexp(Real(1), -24);
@@ -151,19 +157,23 @@ TEST_P(Reduce, SumsStayInsideThePairwiseBound) {
     kernels::reduce(type(), op(), memory.out(), memory.inputs, 1000);
     for (std::size_t i = 0; i < 1000; ++i) {
       Real exact = 0, magnitudes = 0;
-      for (const Bits bits : example.column(i)) exact += decode(type(), bits), magnitudes += std::fabs(decode(type(), bits));
+      for (const Bits bits : example.column(i))
+        exact += decode(type(), bits), magnitudes += std::fabs(decode(type(), bits));
       const Real result = decode(type(), get(type(), memory.out(), i));
       const Layout l = layout_of(type());
-      const Real half_place = std::ldexp(Real(0.5), std::max(result == 0 ? -10000 : std::ilogb(result), 1 - l.bias) - l.mantissa);
+      const Real half_place =
+          std::ldexp(Real(0.5), std::max(result == 0 ? -10000 : std::ilogb(result), 1 - l.bias) - l.mantissa);
       const Real narrow_part = is_narrow_float(type()) ? half_place : 0;
       const Real clipped = std::min(std::max(exact, -l.largest), l.largest);
-      ASSERT_LE(std::fabs(result - clipped), 2 * std::ceil(std::log2(Real(n))) * unit * magnitudes + narrow_part) << n << ", " << i;
+      ASSERT_LE(std::fabs(result - clipped), 2 * std::ceil(std::log2(Real(n))) * unit * magnitudes + narrow_part)
+          << n << ", " << i;
     }
   }
 }
 
 std::string name(const testing::TestParamInfo<std::tuple<DataType, ReduceOp>>& info) {
-  return std::string(tutti::name_of(std::get<0>(info.param))) + "_" + std::string(tutti::name_of(std::get<1>(info.param)));
+  return std::string(tutti::name_of(std::get<0>(info.param))) + "_" +
+         std::string(tutti::name_of(std::get<1>(info.param)));
 }
 INSTANTIATE_TEST_SUITE_P(All, Reduce, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)), name);
 
@@ -181,7 +191,7 @@ TEST(ReduceSpecials, NansZerosAndInfinities) {
       {DataType::f32, ReduceOp::prod, 0x7f800000, 0x00000000, 0x7fc00000},  // inf * 0
       {DataType::f32, ReduceOp::sum, 0x80000000, 0x80000000, 0x80000000},   // -0 + -0
       {DataType::f32, ReduceOp::sum, 0x80000000, 0x00000000, 0x00000000},
-      {DataType::f32, ReduceOp::sum, 0x00000001, 0x00000001, 0x00000002},   // denormals
+      {DataType::f32, ReduceOp::sum, 0x00000001, 0x00000001, 0x00000002},  // denormals
       {DataType::f32, ReduceOp::min, 0x00000000, 0x80000000, 0x80000000},
       {DataType::f32, ReduceOp::min, 0x80000000, 0x00000000, 0x80000000},
       {DataType::f32, ReduceOp::max, 0x80000000, 0x00000000, 0x00000000},
@@ -192,20 +202,20 @@ TEST(ReduceSpecials, NansZerosAndInfinities) {
       {DataType::f64, ReduceOp::sum, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000},
       {DataType::f64, ReduceOp::min, 0x0000000000000000, 0x8000000000000000, 0x8000000000000000},
       {DataType::f16, ReduceOp::sum, 0x7c01, 0x3c00, 0x7e00},
-      {DataType::f16, ReduceOp::sum, 0x7bff, 0x7bff, 0x7c00},               // 65504 + 65504 overflows
+      {DataType::f16, ReduceOp::sum, 0x7bff, 0x7bff, 0x7c00},  // 65504 + 65504 overflows
       {DataType::f16, ReduceOp::sum, 0x0001, 0x0001, 0x0002},
       {DataType::f16, ReduceOp::max, 0x8000, 0x0000, 0x0000},
       {DataType::bf16, ReduceOp::sum, 0xff81, 0x3f80, 0x7fc0},
       {DataType::bf16, ReduceOp::sum, 0x7f7f, 0x7f7f, 0x7f80},
-      {DataType::bf16, ReduceOp::sum, 0x3f80, 0x3b80, 0x3f80},              // 1 + 2^-8: a tie, to even
-      {DataType::f8e4m3, ReduceOp::sum, 0x7e, 0x7e, 0x7e},                  // 448 + 448 saturates
+      {DataType::bf16, ReduceOp::sum, 0x3f80, 0x3b80, 0x3f80},  // 1 + 2^-8: a tie, to even
+      {DataType::f8e4m3, ReduceOp::sum, 0x7e, 0x7e, 0x7e},      // 448 + 448 saturates
       {DataType::f8e4m3, ReduceOp::sum, 0xfe, 0xfe, 0xfe},
       {DataType::f8e4m3, ReduceOp::sum, 0xff, 0x38, 0x7f},
       {DataType::f8e4m3, ReduceOp::sum, 0x01, 0x01, 0x02},
-      {DataType::f8e5m2, ReduceOp::sum, 0x7b, 0x7b, 0x7c},                  // 57344 + 57344 overflows
+      {DataType::f8e5m2, ReduceOp::sum, 0x7b, 0x7b, 0x7c},  // 57344 + 57344 overflows
       {DataType::f8e5m2, ReduceOp::prod, 0x7c, 0x80, 0x7e},
       {DataType::f8e5m2, ReduceOp::sum, 0xfd, 0x3c, 0x7e},
-      {DataType::i8, ReduceOp::sum, 0x7f, 0x01, 0x80},                      // wraps
+      {DataType::i8, ReduceOp::sum, 0x7f, 0x01, 0x80},  // wraps
       {DataType::i8, ReduceOp::min, 0x80, 0x7f, 0x80},
       {DataType::u8, ReduceOp::min, 0x80, 0x7f, 0x7f},
       {DataType::i32, ReduceOp::prod, 0x80000000, 0xffffffff, 0x80000000},
@@ -220,17 +230,19 @@ TEST(ReduceSpecials, NansZerosAndInfinities) {
         const std::byte* inputs[] = {a.data(), b.data()};
         kernels::reduce(c.type, c.op, out.data(), inputs, count);
         EXPECT_THAT(elements(c.type, out.data(), count), testing::Each(c.expected))
-            << kernels::name_of(level) << " " << tutti::name_of(c.type) << " " << tutti::name_of(c.op) << std::hex << " " << c.a << " " << c.b;
+            << kernels::name_of(level) << " " << tutti::name_of(c.type) << " " << tutti::name_of(c.op) << std::hex
+            << " " << c.a << " " << c.b;
       }
     }
   }
 }
 
-// Rounding once: 1 + 2^-11 in f16 is a tie to even twice over if done step by step, 1 + 2^-10 when partial sums are f32.
+// Rounding once: 1 + 2^-11 in f16 is a tie to even twice over if done step by step, 1 + 2^-10 when partial sums are
+// f32.
 TEST(ReduceSpecials, NarrowFloatsRoundOnceAtTheEnd) {
   for (const SimdLevel level : levels()) {
     const LevelScope scope(level);
-    const Bits values[] = {0x3c00, 0x1000, 0x1000};   // 1, 2^-11, 2^-11 as ((1 + 2^-11) + 2^-11)
+    const Bits values[] = {0x3c00, 0x1000, 0x1000};  // 1, 2^-11, 2^-11 as ((1 + 2^-11) + 2^-11)
     std::byte memory[3][2], out[2];
     const std::byte* inputs[] = {memory[0], memory[1], memory[2]};
     for (int k = 0; k < 3; ++k) put(DataType::f16, memory[k], 0, values[k]);
@@ -251,14 +263,18 @@ TEST(Scale, IsTheRoundedFactorTimesTheElement) {
         const Bits bits = draw(type, Fill::wild, random);
         put(type, in.data() + 1, i, bits);
         const Real a = decode(type, rounded), b = decode(type, bits);
-        if (!is_floating(type)) expected.push_back((rounded * bits) & mask_of(type));
-        else if (type == DataType::f64) expected.push_back(encode(type, Real(double(a) * double(b))));
-        else expected.push_back(encode(type, Real(float(a) * float(b))));
+        if (!is_floating(type))
+          expected.push_back((rounded * bits) & mask_of(type));
+        else if (type == DataType::f64)
+          expected.push_back(encode(type, Real(double(a) * double(b))));
+        else
+          expected.push_back(encode(type, Real(float(a) * float(b))));
       }
       for (const SimdLevel level : levels()) {
         const LevelScope scope(level);
         kernels::scale(type, out.data() + 1, in.data() + 1, count, factor);
-        ASSERT_EQ(elements(type, out.data() + 1, count), expected) << tutti::name_of(type) << " " << factor << kernels::name_of(level);
+        ASSERT_EQ(elements(type, out.data() + 1, count), expected)
+            << tutti::name_of(type) << " " << factor << kernels::name_of(level);
         std::vector<std::byte> same = in;
         kernels::scale(type, same.data() + 1, same.data() + 1, count, factor);
         ASSERT_EQ(elements(type, same.data() + 1, count), expected) << "in place " << tutti::name_of(type);

@@ -1,6 +1,7 @@
 #pragma once
-// What the kernels must compute, written from the definitions of the formats: values are long doubles (64 bits of mantissa or
-// more hold every element type exactly), taken apart and put together by ldexp and nearbyint. Shares no code with kernels/.
+// What the kernels must compute, written from the definitions of the formats: values are long doubles (64 bits of
+// mantissa or more hold every element type exactly), taken apart and put together by ldexp and nearbyint. Shares no
+// code with kernels/.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -18,8 +19,9 @@ using Bits = std::uint64_t;
 using Real = long double;
 static_assert(std::numeric_limits<Real>::digits >= 64);
 
-inline constexpr DataType kTypes[] = {DataType::i8,  DataType::u8,   DataType::i32, DataType::u32, DataType::i64,    DataType::u64,
-                                      DataType::f16, DataType::bf16, DataType::f32, DataType::f64, DataType::f8e4m3, DataType::f8e5m2};
+inline constexpr DataType kTypes[] = {DataType::i8,  DataType::u8,  DataType::i32,    DataType::u32,
+                                      DataType::i64, DataType::u64, DataType::f16,    DataType::bf16,
+                                      DataType::f32, DataType::f64, DataType::f8e4m3, DataType::f8e5m2};
 inline constexpr DataType kNarrow[] = {DataType::f16, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2};
 inline constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::min,
                                     ReduceOp::max, ReduceOp::avg,  ReduceOp::premul_sum};
@@ -52,7 +54,7 @@ inline bool is_nan(DataType type, Bits bits) {
   return l.infinity ? magnitude > ((l.sign - 1) >> l.mantissa << l.mantissa) : magnitude == l.sign - 1;
 }
 
-inline std::int64_t integer_value(DataType type, Bits bits) {   // u64 as its two's complement
+inline std::int64_t integer_value(DataType type, Bits bits) {  // u64 as its two's complement
   const int unused = 64 - bits_of(type);
   return is_signed(type) ? std::int64_t(bits << unused) >> unused : std::int64_t(bits);
 }
@@ -65,7 +67,8 @@ inline Real decode(DataType type, Bits bits) {
   const Bits magnitude = bits & (l.sign - 1);
   const int exponent = int(magnitude >> l.mantissa);
   const Real fraction = Real(magnitude & ((Bits(1) << l.mantissa) - 1));
-  if (l.infinity && magnitude == ((l.sign - 1) >> l.mantissa << l.mantissa)) return sign * std::numeric_limits<Real>::infinity();
+  if (l.infinity && magnitude == ((l.sign - 1) >> l.mantissa << l.mantissa))
+    return sign * std::numeric_limits<Real>::infinity();
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - l.bias - l.mantissa);
   return sign * std::ldexp(fraction + std::ldexp(Real(1), l.mantissa), exponent - l.bias - l.mantissa);
 }
@@ -86,7 +89,7 @@ inline Bits encode(DataType type, Real value) {
   if (magnitude == 0) return sign;
   const Bits infinity = l.infinity ? (l.sign - 1) >> l.mantissa << l.mantissa : l.sign - 2;
   if (std::isinf(magnitude)) return sign | infinity;
-  const int place = std::max(std::ilogb(magnitude), 1 - l.bias) - l.mantissa;   // of the last bit
+  const int place = std::max(std::ilogb(magnitude), 1 - l.bias) - l.mantissa;  // of the last bit
   const Real steps = std::nearbyint(std::ldexp(magnitude, -place));
   const Real rounded = std::ldexp(steps, place);
   if (rounded > l.largest) return sign | infinity;
@@ -112,7 +115,7 @@ F float_tree(ReduceOp op, const std::vector<F>& values, std::size_t low, std::si
 template <class F>
 Bits reduce_floats(DataType type, ReduceOp op, const std::vector<Bits>& inputs, std::uint32_t divide_by) {
   std::vector<F> values;
-  for (const Bits bits : inputs) values.push_back(F(decode(type, bits)));   // exact
+  for (const Bits bits : inputs) values.push_back(F(decode(type, bits)));  // exact
   F result = float_tree(op, values, 0, values.size());
   if (divide_by != 1) result = result / F(divide_by);
   return encode(type, Real(result));
@@ -120,11 +123,16 @@ Bits reduce_floats(DataType type, ReduceOp op, const std::vector<Bits>& inputs, 
 inline Bits reduce_integers(DataType type, ReduceOp op, const std::vector<Bits>& inputs, std::uint32_t divide_by) {
   Bits result = inputs[0];
   for (std::size_t i = 1; i < inputs.size(); ++i) {
-    const bool less = type == DataType::u64 ? inputs[i] < result : integer_value(type, inputs[i]) < integer_value(type, result);
-    if (op == ReduceOp::min) result = less ? inputs[i] : result;
-    else if (op == ReduceOp::max) result = less ? result : inputs[i];
-    else if (op == ReduceOp::prod) result *= inputs[i];
-    else result += inputs[i];
+    const bool less =
+        type == DataType::u64 ? inputs[i] < result : integer_value(type, inputs[i]) < integer_value(type, result);
+    if (op == ReduceOp::min)
+      result = less ? inputs[i] : result;
+    else if (op == ReduceOp::max)
+      result = less ? result : inputs[i];
+    else if (op == ReduceOp::prod)
+      result *= inputs[i];
+    else
+      result += inputs[i];
     result &= mask_of(type);
   }
   if (type == DataType::u64) return result / divide_by;
@@ -139,14 +147,17 @@ inline Bits reduce(DataType type, ReduceOp op, const std::vector<Bits>& inputs, 
 // Elements in memory that starts at any alignment.
 inline Bits get(DataType type, const std::byte* base, std::size_t i) {
   Bits bits = 0;
-  std::memcpy(&bits, base + i * size_of(type), size_of(type));   // little endian, as all that we run on
+  std::memcpy(&bits, base + i * size_of(type), size_of(type));  // little endian, as all that we run on
   return bits;
 }
 inline void put(DataType type, std::byte* base, std::size_t i, Bits bits) {
   std::memcpy(base + i * size_of(type), &bits, size_of(type));
 }
 
-enum class Fill { moderate, wild };   // values near 1 of both signs, which cancel; or any bits: denormals, infinities, NaNs
+enum class Fill {
+  moderate,
+  wild
+};  // values near 1 of both signs, which cancel; or any bits: denormals, infinities, NaNs
 
 inline Bits draw(DataType type, Fill fill, std::mt19937_64& random) {
   if (fill == Fill::wild || !is_floating(type)) return random() & mask_of(type);
