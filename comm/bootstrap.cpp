@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <tutti/version.h>
 #include <algorithm>
 #include <bit>
-#include <tutti/version.h>
 
 #include "comm/unique_id.h"
 #include "core/check.h"
@@ -16,11 +16,11 @@ namespace {
 
 using StreamPtr = std::unique_ptr<Stream>;
 
-constexpr std::chrono::seconds kAnswerGrace{3};      // the meeting point's verdict says more than our own clock
-constexpr std::chrono::seconds kLinkLimit{10};       // to link up and spread the table, once all have met
+constexpr std::chrono::seconds kAnswerGrace{3};  // the meeting point's verdict says more than our own clock
+constexpr std::chrono::seconds kLinkLimit{10};   // to link up and spread the table, once all have met
 constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::milliseconds kFirstPause{10}, kLongestPause{1000}, kFirstRound{250};
-constexpr std::uint8_t kTableFrame = 1;              // Control::Kind goes on from there
+constexpr std::uint8_t kTableFrame = 1;  // Control::Kind goes on from there
 
 bool is_loopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address.rfind("[::1]", 0) == 0; }
 bool is_v6(const std::string& address) { return !address.empty() && address[0] == '['; }
@@ -40,7 +40,8 @@ std::vector<std::string> reachable(Network& network, const std::vector<std::stri
 
 bool has_v6(Network& network) {
   auto hosts = network.local_addresses(false);
-  return std::any_of(hosts.begin(), hosts.end(), [](const std::string& host) { return host.find(':') != std::string::npos; });
+  return std::any_of(hosts.begin(), hosts.end(),
+                     [](const std::string& host) { return host.find(':') != std::string::npos; });
 }
 
 std::vector<std::string> wildcards(Network& network) {
@@ -57,7 +58,9 @@ class Joining {
   Joining(Loop& loop, const JoinRequest& request);
   Task<Status> run();
   std::unique_ptr<World> take() { return std::move(world_); }
-  void control_arrived(const PeerHello& hello, StreamPtr stream) { links_.push({hello.rank, hello.epoch, std::move(stream)}); }
+  void control_arrived(const PeerHello& hello, StreamPtr stream) {
+    links_.push({hello.rank, hello.epoch, std::move(stream)});
+  }
 
  private:
   struct NewLink {
@@ -86,15 +89,19 @@ class Joining {
   TimePoint link_deadline_;
   RankInfo own_;
   std::unique_ptr<World> world_;
-  std::unique_ptr<MeetingPoint> meeting_;        // where this rank hosts it
+  std::unique_ptr<MeetingPoint> meeting_;  // where this rank hosts it
   MeetingAnswer answer_;
   Channel<NewLink> links_;
   std::map<int, StreamPtr> linked_;
-  TaskSet dials_;                                // dies first
+  TaskSet dials_;  // dies first
 };
 
 Joining::Joining(Loop& loop, const JoinRequest& request)
-    : loop_(loop), request_(request), started_(loop.now()), deadline_(started_ + request.settings.init_timeout), links_(loop) {
+    : loop_(loop),
+      request_(request),
+      started_(loop.now()),
+      deadline_(started_ + request.settings.init_timeout),
+      links_(loop) {
   world_.reset(new World(loop, request.rank, request.key));
   world_->joining_ = this;
   const HostFacts facts = request.host ? *request.host : read_host_facts();
@@ -113,7 +120,8 @@ Joining::Joining(Loop& loop, const JoinRequest& request)
 
 Task<Status> Joining::run() {
   if (request_.rank_count < 1 || request_.rank < 0 || request_.rank >= request_.rank_count)
-    co_return Status(Code::invalid_argument, fmt::format("rank {} of {}: ranks go from 0 to rank_count - 1", request_.rank, request_.rank_count));
+    co_return Status(Code::invalid_argument, fmt::format("rank {} of {}: ranks go from 0 to rank_count - 1",
+                                                         request_.rank, request_.rank_count));
   const bool alone = request_.rank_count == 1 && request_.rank_0_hosts;
   if (!alone) {
     Status status = open_doors();
@@ -128,7 +136,7 @@ Task<Status> Joining::run() {
     status = co_await linking;
     if (!status) co_return status;
   }
-  own_.shared_text.clear();                      // compared; nobody needs it any more
+  own_.shared_text.clear();  // compared; nobody needs it any more
   auto spreading = spread_table();
   Status spread = co_await spreading;
   if (!spread) co_return spread;
@@ -139,9 +147,9 @@ Task<Status> Joining::run() {
 
 Status Joining::open_doors() {
   World* world = world_.get();
-  world->reception_ = std::make_unique<Reception>(loop_, request_.key, request_.rank, [world](const PeerHello& hello, StreamPtr stream) {
-    world->arrived(hello, std::move(stream));
-  });
+  world->reception_ = std::make_unique<Reception>(
+      loop_, request_.key, request_.rank,
+      [world](const PeerHello& hello, StreamPtr stream) { world->arrived(hello, std::move(stream)); });
   Status first;
   bool tcp = false;
   for (const std::string& host : wildcards(loop_.network())) {
@@ -194,7 +202,8 @@ Task<Status> Joining::host() {
   meeting_ = std::make_unique<MeetingPoint>(loop_, request_.key, request_.rank);
   int port = 0;
   auto hosts = meeting_hosts(port);
-  if (hosts.empty()) co_return Status(Code::invalid_argument, fmt::format("\"{}\" is no address to meet at", meeting_text()));
+  if (hosts.empty())
+    co_return Status(Code::invalid_argument, fmt::format("\"{}\" is no address to meet at", meeting_text()));
   Status status = meeting_->listen(hosts, port, request_.ports);
   if (!status) co_return Status(status.code(), fmt::format("rank 0 cannot open the meeting point: {}", status.text()));
   Event answered(loop_);
@@ -202,7 +211,7 @@ Task<Status> Joining::host() {
     answer_ = answer;
     answered.set();
   });
-  Event::Waiter answering = answered.wait(kNever);       // its timer ends with our patience
+  Event::Waiter answering = answered.wait(kNever);  // its timer ends with our patience
   co_await answering;
   if (answer_.status) co_return Status();
   Event::Waiter telling = meeting_->finish().wait(loop_.now() + kHandshakeLimit);
@@ -218,12 +227,15 @@ Result<std::vector<std::string>> Joining::candidates() {
       std::string candidate = address;
       auto split = split_address(address);
       if (address[0] == '@' && i > 0) continue;
-      if (address[0] != '@' && split && split->port + i <= 65535) candidate = join_address(split->host, split->port + i);
+      if (address[0] != '@' && split && split->port + i <= 65535)
+        candidate = join_address(split->host, split->port + i);
       auto resolved = loop_.network().resolve(candidate);
-      if (!resolved) last = resolved.status();
-      else out.insert(out.end(), resolved->begin(), resolved->end());
+      if (!resolved)
+        last = resolved.status();
+      else
+        out.insert(out.end(), resolved->begin(), resolved->end());
     }
-    if (out.empty()) break;                   // the other ports' names are the same
+    if (out.empty()) break;  // the other ports' names are the same
   }
   if (out.empty()) return last;
   return out;
@@ -232,7 +244,8 @@ Result<std::vector<std::string>> Joining::candidates() {
 Status Joining::no_meeting_point(const Status& last) const {
   double waited = std::chrono::duration<double>(loop_.now() - started_).count();
   return Status(Code::timeout,
-                fmt::format("{} found no meeting point of its job within {:.4g} s at {}; last: {}. Was rank 0 started, is this the address "
+                fmt::format("{} found no meeting point of its job within {:.4g} s at {}; last: {}. Was rank 0 started, "
+                            "is this the address "
                             "of its host, has it the same job key, and does no firewall stand between?",
                             own_.describe(), waited, meeting_text(), last.text()),
                 request_.rank_0_hosts ? 0 : -1);
@@ -253,7 +266,8 @@ Task<Status> Joining::visit() {
       auto dialling = dial(loop_, *where, request_.key, caller, std::min(deadline_, loop_.now() + limit));
       auto dialled = co_await dialling;
       if (dialled) {
-        auto asking = ask_meeting_point(loop_, *dialled->stream, own_, deadline_ - loop_.now(), deadline_ + kAnswerGrace);
+        auto asking =
+            ask_meeting_point(loop_, *dialled->stream, own_, deadline_ - loop_.now(), deadline_ + kAnswerGrace);
         auto answer = co_await asking;
         if (answer) {
           answer_ = std::move(*answer);
@@ -281,7 +295,8 @@ Task<void> Joining::link_to(const RankInfo& peer) {
   constexpr int kAttempts = 3;
   Status last;
   for (int i = 0; i < kAttempts; ++i) {
-    auto connecting = world_->dial_rank(peer, hello(Purpose::control), std::min(link_deadline_, loop_.now() + kHandshakeLimit));
+    auto connecting =
+        world_->dial_rank(peer, hello(Purpose::control), std::min(link_deadline_, loop_.now() + kHandshakeLimit));
     auto stream = co_await connecting;
     if (stream) {
       links_.push({peer.rank, answer_.epoch, std::move(*stream)});
@@ -298,7 +313,8 @@ Status Joining::lost(int rank, const Status& why) const {
   std::string who = fmt::format("rank {}", rank);
   for (const RankInfo& info : answer_.neighbours)
     if (info.rank == rank) who = info.describe();
-  return Status(why.code() == Code::timeout ? Code::timeout : Code::peer_lost, fmt::format("start-up with {} failed: {}", who, why.text()), rank);
+  return Status(why.code() == Code::timeout ? Code::timeout : Code::peer_lost,
+                fmt::format("start-up with {} failed: {}", who, why.text()), rank);
 }
 
 // Of two neighbours the lower one dials.
@@ -317,7 +333,7 @@ Task<Status> Joining::link_up() {
       co_return lost(missing, Status(Code::timeout, "it did not connect in time"));
     }
     bool expected = link->epoch == answer_.epoch && std::find(wanted.begin(), wanted.end(), link->rank) != wanted.end();
-    if (!expected) continue;                             // of an earlier life of this job
+    if (!expected) continue;  // of an earlier life of this job
     if (!link->stream) co_return lost(link->rank, link->stream.status());
     linked_[link->rank] = std::move(*link->stream);
   }
@@ -344,14 +360,15 @@ Task<Status> Joining::exchange(int round, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) encode(world_->info(wrapped(request_.rank + long(i))), body);
   message.number(std::uint32_t(body.bytes().size())).raw(body.bytes());
   auto writing = write_all(loop_, *linked_[to], message.bytes(), link_deadline_);
-  writing.start();                                       // beside the reading: both sides may be more than a socket holds
+  writing.start();  // beside the reading: both sides may be more than a socket holds
 
   std::array<std::byte, 4> head;
   auto reading = read_exact(loop_, *linked_[from], head, link_deadline_);
   Status status = co_await reading;
   if (!status) co_return lost(from, status);
   std::size_t bytes = ByteReader(head).number<std::uint32_t>();
-  if (bytes > 2 + count * kMaxRankInfoBytes) co_return lost(from, Status(Code::network, "it sent a table that is too long"));
+  if (bytes > 2 + count * kMaxRankInfoBytes)
+    co_return lost(from, Status(Code::network, "it sent a table that is too long"));
   std::vector<std::byte> table(bytes);
   auto rest = read_exact(loop_, *linked_[from], table, link_deadline_);
   status = co_await rest;
@@ -375,9 +392,10 @@ void World::arrived(const PeerHello& hello, StreamPtr stream) {
     if (joining_) joining_->control_arrived(hello, std::move(stream));
     return;
   }
-  if (hello.epoch != epoch_ || (!ranks_.empty() && hello.rank >= rank_count())) return;   // of an earlier life of this job
+  if (hello.epoch != epoch_ || (!ranks_.empty() && hello.rank >= rank_count()))
+    return;  // of an earlier life of this job
   if (!on_connection_) return void(early_.emplace_back(hello, std::move(stream)));
-  auto callback = on_connection_;                        // it may replace itself, or destroy this object
+  auto callback = on_connection_;  // it may replace itself, or destroy this object
   callback(hello, std::move(stream));
 }
 
@@ -395,7 +413,8 @@ int World::local_rank() const {
 }
 
 int World::local_rank_count() const {
-  return int(std::count_if(ranks_.begin(), ranks_.end(), [&](const RankInfo& other) { return other.same_host(info(rank_)); }));
+  return int(
+      std::count_if(ranks_.begin(), ranks_.end(), [&](const RankInfo& other) { return other.same_host(info(rank_)); }));
 }
 
 Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, TimePoint deadline) {
@@ -406,7 +425,10 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
   for (const std::string& address : peer.addresses)
     if (hello.purpose != Purpose::shm && (same_host || !is_loopback(address))) candidates.push_back(address);
   if (candidates.empty())
-    co_return Status(Code::unsupported, fmt::format("{} and {} have no address in common for {}", own.describe(), peer.describe(), name_of(hello.purpose)), peer.rank);
+    co_return Status(Code::unsupported,
+                     fmt::format("{} and {} have no address in common for {}", own.describe(), peer.describe(),
+                                 name_of(hello.purpose)),
+                     peer.rank);
   auto dialling = dial(loop_, candidates, key_, hello, deadline);
   auto dialled = co_await dialling;
   if (!dialled) {
@@ -414,12 +436,13 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
     co_return Status(code, fmt::format("cannot reach {}: {}", peer.describe(), dialled.status().text()), peer.rank);
   }
   if (dialled->peer.rank != peer.rank)
-    co_return Status(Code::peer_lost, fmt::format("rank {} answers where {} was", dialled->peer.rank, peer.describe()), peer.rank);
+    co_return Status(Code::peer_lost, fmt::format("rank {} answers where {} was", dialled->peer.rank, peer.describe()),
+                     peer.rank);
   co_return std::move(dialled->stream);
 }
 
-Task<Result<StreamPtr>> World::connect_to(int rank, Purpose purpose, std::uint16_t index, std::uint16_t count, std::uint32_t call,
-                                          TimePoint deadline) {
+Task<Result<StreamPtr>> World::connect_to(int rank, Purpose purpose, std::uint16_t index, std::uint16_t count,
+                                          std::uint32_t call, TimePoint deadline) {
   TUTTI_CHECK(rank >= 0 && rank < rank_count() && rank != rank_);
   return dial_rank(info(rank), PeerHello{rank_, purpose, epoch_, index, count, call}, deadline);
 }
@@ -454,7 +477,8 @@ Result<OpenMeeting> open_meeting(Loop& loop) {
   Status status = out.point->listen(wildcards(loop.network()), 0, 1);
   if (!status) return status;
   std::vector<std::string> hosts;
-  for (const std::string& address : reachable(loop.network(), out.point->addresses())) hosts.push_back(split_address(address)->host);
+  for (const std::string& address : reachable(loop.network(), out.point->addresses()))
+    hosts.push_back(split_address(address)->host);
   if (hosts.empty()) return Status(Code::network, "this host has no network address, not even a loopback one");
   out.id = make_id(hosts, out.point->port(), secret);
   return out;

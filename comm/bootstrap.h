@@ -1,21 +1,22 @@
 #pragma once
 // Bootstrap: from (rank, rank_count, where to meet) to a World: every rank knows every rank, has control links, and can
-// reach any rank with authenticated streams. Uses Loop and Network only, so that it also runs in simulation; the one call
-// that may block is Network::resolve.
+// reach any rank with authenticated streams. Uses Loop and Network only, so that it also runs in simulation; the one
+// call that may block is Network::resolve.
 //
-//   1. Each rank listens (TCP, and an abstract Unix socket), then registers at the meeting point, which rank 0 hosts unless
+//   1. Each rank listens (TCP, and an abstract Unix socket), then registers at the meeting point, which rank 0 hosts
+//   unless
 //      a UniqueId's maker does. The meeting point answers when all are there, or says to all what is wrong.
 //   2. Each rank connects to its neighbours at distances 1, 2, 4, ...; these links stay as the control plane.
 //   3. The table of all ranks spreads over them in ceil(log2 n) rounds (the all-gather of Bruck et al., 1997).
 //
 // Errors: timeout (who is missing; where it was tried and what came back), mismatch (both sides are named), network,
 // invalid_argument, peer_lost (a rank died meanwhile).
+#include <tutti/communicator.h>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <tutti/communicator.h>
 #include <vector>
 
 #include "comm/control.h"
@@ -31,12 +32,12 @@ namespace tutti::comm {
 
 struct JoinRequest {
   int rank = 0, rank_count = 1;
-  std::vector<std::string> addresses;    // "host:port" or "@name", any of which leads to the meeting point
-  int ports = 1;                         // of so many ports from the address's on, the first that was free
-  bool rank_0_hosts = true;              // false: the maker of a UniqueId does
+  std::vector<std::string> addresses;  // "host:port" or "@name", any of which leads to the meeting point
+  int ports = 1;                       // of so many ports from the address's on, the first that was free
+  bool rank_0_hosts = true;            // false: the maker of a UniqueId does
   JobKey key;
   Settings settings;
-  std::optional<HostFacts> host;         // empty: this process's (read_host_facts)
+  std::optional<HostFacts> host;  // empty: this process's (read_host_facts)
 };
 // With a UniqueId's addresses and key. invalid_argument.
 Result<JoinRequest> request_from(const UniqueId& id, int rank, int rank_count, const Settings& settings);
@@ -50,13 +51,13 @@ class World {
   int rank_count() const { return int(ranks_.size()); }
   const std::vector<RankInfo>& ranks() const { return ranks_; }
   const RankInfo& info(int rank) const { return ranks_[std::size_t(rank)]; }
-  int local_rank() const;                // among the ranks with the same host identity, by rank
+  int local_rank() const;  // among the ranks with the same host identity, by rank
   int local_rank_count() const;
   std::string describe(int rank) const { return info(rank).describe(); }
-  Control& control() { return *control_; }      // rank_count 1: without links
+  Control& control() { return *control_; }  // rank_count 1: without links
 
-  // A stream to that rank: shm over its Unix socket (unsupported when it is on another host), tcp and control over TCP or,
-  // for control on one host, Unix. Refused: peer_lost. The task must not outlive the World.
+  // A stream to that rank: shm over its Unix socket (unsupported when it is on another host), tcp and control over TCP
+  // or, for control on one host, Unix. Refused: peer_lost. The task must not outlive the World.
   Task<Result<std::unique_ptr<Stream>>> connect_to(int rank, Purpose purpose, std::uint16_t index, std::uint16_t count,
                                                    std::uint32_t call, TimePoint deadline);
   // Streams that other ranks opened with connect_to. From Loop::run; what came before waits. May destroy the World.
@@ -76,7 +77,7 @@ class World {
   std::uint32_t epoch_ = 0;
   RankInfo own_;
   std::vector<RankInfo> ranks_;
-  Joining* joining_ = nullptr;           // until join() ends
+  Joining* joining_ = nullptr;  // until join() ends
   std::unique_ptr<Reception> reception_;
   std::unique_ptr<Control> control_;
   OnConnection on_connection_;
@@ -86,7 +87,8 @@ class World {
 // `request` and `loop` must outlive the task. Ends by the init_timeout plus a few seconds.
 Task<Result<std::unique_ptr<World>>> join(Loop& loop, const JoinRequest& request);
 
-// For make_unique_id: a meeting point on this host, and the id that leads to it. Drive the loop until point->finished().
+// For make_unique_id: a meeting point on this host, and the id that leads to it. Drive the loop until
+// point->finished().
 struct OpenMeeting {
   UniqueId id;
   std::unique_ptr<MeetingPoint> point;

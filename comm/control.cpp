@@ -34,21 +34,29 @@ Control::~Control() {
 
 std::vector<std::byte> Control::frame(Kind kind, int origin, std::uint32_t number, std::span<const std::byte> payload) {
   ByteWriter out;
-  out.number(std::uint32_t(kFrameHead + payload.size())).number(std::uint8_t(kind)).number(std::uint32_t(origin)).number(number).raw(payload);
+  out.number(std::uint32_t(kFrameHead + payload.size()))
+      .number(std::uint8_t(kind))
+      .number(std::uint32_t(origin))
+      .number(number)
+      .raw(payload);
   return out.take();
 }
 
 Status Control::spread(std::span<const std::byte> message) {
-  if (message.size() > kMaxMessageBytes) return {Code::invalid_argument, fmt::format("a control message of {} bytes", message.size())};
+  if (message.size() > kMaxMessageBytes)
+    return {Code::invalid_argument, fmt::format("a control message of {} bytes", message.size())};
   forward(own_rank_, frame(Kind::flood, own_rank_, next_number_++, message));
   return {};
 }
 
 Status Control::send(int neighbour, std::span<const std::byte> message) {
-  if (message.size() > kMaxMessageBytes) return {Code::invalid_argument, fmt::format("a control message of {} bytes", message.size())};
+  if (message.size() > kMaxMessageBytes)
+    return {Code::invalid_argument, fmt::format("a control message of {} bytes", message.size())};
   auto at = links_.find(neighbour);
-  if (at == links_.end()) return {Code::invalid_argument, fmt::format("rank {} has no control link to rank {}", own_rank_, neighbour)};
-  if (!at->second.stream) return {Code::network, fmt::format("the control link to rank {} has ended", neighbour), neighbour};
+  if (at == links_.end())
+    return {Code::invalid_argument, fmt::format("rank {} has no control link to rank {}", own_rank_, neighbour)};
+  if (!at->second.stream)
+    return {Code::network, fmt::format("the control link to rank {} has ended", neighbour), neighbour};
   write(at->second, frame(Kind::direct, own_rank_, 0, message));
   return {};
 }
@@ -83,8 +91,9 @@ void Control::on_lost(std::function<void(int, const Status&)> callback) {
 }
 
 void Control::tell_message(int from, std::span<const std::byte> message) {
-  if (!on_message_) return void(early_messages_.emplace_back(from, std::vector<std::byte>(message.begin(), message.end())));
-  auto tell = on_message_;            // it may replace itself, or destroy this object
+  if (!on_message_)
+    return void(early_messages_.emplace_back(from, std::vector<std::byte>(message.begin(), message.end())));
+  auto tell = on_message_;  // it may replace itself, or destroy this object
   tell(from, message);
 }
 
@@ -113,10 +122,12 @@ bool Control::parse(int rank, Link& link) {
   std::size_t at = 0;
   while (link.in.size() - at >= 4) {
     std::size_t bytes = ByteReader(std::span(link.in).subspan(at)).number<std::uint32_t>();
-    if (bytes < kFrameHead || bytes > kFrameHead + kMaxMessageBytes) return end(rank, "it sent something that is no control message"), false;
+    if (bytes < kFrameHead || bytes > kFrameHead + kMaxMessageBytes)
+      return end(rank, "it sent something that is no control message"), false;
     if (link.in.size() - at - 4 < bytes) break;
     // Moved out: what is called may come back here or destroy this object.
-    std::vector<std::byte> body(link.in.begin() + std::ptrdiff_t(at + 4), link.in.begin() + std::ptrdiff_t(at + 4 + bytes));
+    std::vector<std::byte> body(link.in.begin() + std::ptrdiff_t(at + 4),
+                                link.in.begin() + std::ptrdiff_t(at + 4 + bytes));
     at += 4 + bytes;
     if (!take(rank, body) || alive.expired() || !link.stream) return false;
   }
@@ -136,16 +147,14 @@ bool Control::take(int rank, std::span<const std::byte> body) {
       left_.insert(rank);
       links_.at(rank).stream.reset();
       return false;
-    case Kind::direct:
-      tell_message(rank, payload);
-      return true;
+    case Kind::direct: tell_message(rank, payload); return true;
     case Kind::flood:
       if (origin == own_rank_ || !seen_[origin].insert(number)) return true;
       forward(rank, frame(kind, origin, number, payload));
       tell_message(origin, payload);
       return true;
     case Kind::lost:
-      if (origin == own_rank_) return true;      // somebody's link to this rank has failed; the verdict comes separately
+      if (origin == own_rank_) return true;  // somebody's link to this rank has failed; the verdict comes separately
       lose(origin, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
       return true;
   }
@@ -161,7 +170,7 @@ void Control::flush(Link& link) {
   while (!link.out.empty()) {
     iovec part{link.out.data(), link.out.size()};
     IoResult io = link.stream->write(std::span<const iovec>(&part, 1));
-    if (!io.status) return link.out.clear();        // reading will find the end, and whose it is
+    if (!io.status) return link.out.clear();  // reading will find the end, and whose it is
     link.out.erase(link.out.begin(), link.out.begin() + std::ptrdiff_t(io.bytes));
     if (io.bytes == 0) return link.stream->when_writable([this, &link] { flush(link); });
   }
@@ -176,7 +185,8 @@ void Control::forward(int except, std::span<const std::byte> bytes) {
 void Control::end(int rank, const std::string& how) {
   links_.at(rank).stream.reset();
   if (left_.count(rank)) return;
-  lose(rank, fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)", ranks_[std::size_t(rank)].describe(), how));
+  lose(rank, fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)",
+                         ranks_[std::size_t(rank)].describe(), how));
 }
 
 void Control::lose(int rank, const std::string& text) {

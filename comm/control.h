@@ -1,7 +1,8 @@
 #pragma once
-// The control plane of one rank: its links to the ranks at distances 1, 2, 4, ... (see control_neighbours). Small messages
-// reach every rank by flooding, in a logarithmic number of hops; a link that ends without a goodbye means that the process
-// at its other end is gone, which every rank is told. No bulk data, no order among messages of different ranks.
+// The control plane of one rank: its links to the ranks at distances 1, 2, 4, ... (see control_neighbours). Small
+// messages reach every rank by flooding, in a logarithmic number of hops; a link that ends without a goodbye means that
+// the process at its other end is gone, which every rank is told. No bulk data, no order among messages of different
+// ranks.
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,15 +41,15 @@ class Control {
   bool gone(int rank) const { return left_.count(rank) > 0 || lost_.count(rank) > 0; }
 
  private:
-  enum class Kind : std::uint8_t { flood = 2, direct, lost, goodbye };   // 1: a table of start-up, never here
+  enum class Kind : std::uint8_t { flood = 2, direct, lost, goodbye };  // 1: a table of start-up, never here
   struct Link {
-    std::unique_ptr<Stream> stream;      // null: ended
+    std::unique_ptr<Stream> stream;  // null: ended
     std::vector<std::byte> in, out;
   };
   using Alive = std::weak_ptr<int>;
   static std::vector<std::byte> frame(Kind kind, int origin, std::uint32_t number, std::span<const std::byte> payload);
   void readable(int rank);
-  bool parse(int rank, Link& link);      // false: this object or the link is gone
+  bool parse(int rank, Link& link);  // false: this object or the link is gone
   bool take(int rank, std::span<const std::byte> body);
   void write(Link& link, std::span<const std::byte> bytes);
   void flush(Link& link);

@@ -9,8 +9,8 @@ namespace {
 
 using Answers = Channel<Result<Dialled>>;
 
-Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, const PeerHello& own, TimePoint deadline, bool& taken,
-                   Answers& answers) {
+Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, const PeerHello& own, TimePoint deadline,
+                   bool& taken, Answers& answers) {
   auto connecting = connect(loop, address, deadline);
   auto stream = co_await connecting;
   if (!stream) {
@@ -28,23 +28,27 @@ Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, co
 
 }  // namespace
 
-Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidates, const JobKey& key, const PeerHello& own,
-                           TimePoint deadline) {
+Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidates, const JobKey& key,
+                           const PeerHello& own, TimePoint deadline) {
   Answers answers(loop);
   bool taken = false;
-  TaskSet attempts;           // dies first: what is still under way then is dropped
+  TaskSet attempts;  // dies first: what is still under way then is dropped
   Status worst(Code::network, "there is no address to connect to");
   std::size_t begun = 0, failed = 0;
   while (failed < candidates.size()) {
-    if (begun < candidates.size() && loop.now() < deadline) attempts.spawn(try_one(loop, candidates[begun++], key, own, deadline, taken, answers));
+    if (begun < candidates.size() && loop.now() < deadline)
+      attempts.spawn(try_one(loop, candidates[begun++], key, own, deadline, taken, answers));
     TimePoint patience = begun < candidates.size() ? std::min(deadline, loop.now() + kNextCandidateAfter) : deadline;
     auto popping = answers.pop(patience);
     auto answer = co_await popping;
-    if (!answer && loop.now() >= deadline) co_return failed > 0 ? worst : Status(Code::timeout, fmt::format("connect to {}: no answer in time", candidates[0]));
+    if (!answer && loop.now() >= deadline)
+      co_return failed > 0 ? worst
+                           : Status(Code::timeout, fmt::format("connect to {}: no answer in time", candidates[0]));
     if (!answer) continue;
     if (*answer) co_return std::move(*answer);
     ++failed;
-    if (failed == 1 || answer->status().code() != Code::network || worst.code() == Code::network) worst = answer->status();
+    if (failed == 1 || answer->status().code() != Code::network || worst.code() == Code::network)
+      worst = answer->status();
   }
   co_return worst;
 }

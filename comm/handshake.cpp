@@ -6,8 +6,8 @@
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 
-#include <algorithm>
 #include <tutti/version.h>
+#include <algorithm>
 
 #include "comm/wire_bytes.h"
 
@@ -22,7 +22,7 @@ constexpr std::array<std::uint8_t, 8> kMagic{'T', 'U', 'T', 'T', 'I', 0xf6, '\r'
 constexpr std::size_t kNonceBytes = 16;
 constexpr std::size_t kStartBytes = kMagic.size() + 4;
 constexpr std::size_t kHelloBytes = kStartBytes + 1 + 8 + 4 + 4 + 2 + 2 + 4 + kNonceBytes;
-constexpr std::size_t kAnswerBytes = kStartBytes + 4 + kNonceBytes;   // without its HMAC
+constexpr std::size_t kAnswerBytes = kStartBytes + 4 + kNonceBytes;  // without its HMAC
 
 Mac mac_of(const JobKey& key, std::string_view label, const Bytes& hello, const Bytes& answer) {
   Bytes message;
@@ -32,17 +32,16 @@ Mac mac_of(const JobKey& key, std::string_view label, const Bytes& hello, const 
   message.insert(message.end(), answer.begin(), answer.end());
   Mac out;
   unsigned bytes = out.size();
-  auto* done = HMAC(EVP_sha256(), key.secret.data(), int(key.secret.size()), reinterpret_cast<const unsigned char*>(message.data()),
-                    message.size(), reinterpret_cast<unsigned char*>(out.data()), &bytes);
+  auto* done = HMAC(EVP_sha256(), key.secret.data(), int(key.secret.size()),
+                    reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                    reinterpret_cast<unsigned char*>(out.data()), &bytes);
   TUTTI_CHECK(done != nullptr && bytes == out.size());
   return out;
 }
 
 bool equal(const Mac& a, const Mac& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
 
-void put_start(ByteWriter& to) {
-  to.raw(std::as_bytes(std::span(kMagic))).number(std::uint32_t(kWireVersion));
-}
+void put_start(ByteWriter& to) { to.raw(std::as_bytes(std::span(kMagic))).number(std::uint32_t(kWireVersion)); }
 
 void put_nonce(ByteWriter& to, Loop& loop) {
   for (std::size_t i = 0; i < kNonceBytes / 8; ++i) to.number(loop.random());
@@ -133,7 +132,8 @@ JobKey make_job_key(std::string_view secret) {
   auto hash = [](std::string_view label, std::string_view text) {
     std::string message = fmt::format("{}{}", label, text);
     std::array<std::byte, 32> out;
-    SHA256(reinterpret_cast<const unsigned char*>(message.data()), message.size(), reinterpret_cast<unsigned char*>(out.data()));
+    SHA256(reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+           reinterpret_cast<unsigned char*>(out.data()));
     return out;
   };
   JobKey key;
@@ -143,22 +143,25 @@ JobKey make_job_key(std::string_view secret) {
   return key;
 }
 
-Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKey& key, int own_rank, TimePoint deadline) {
+Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKey& key, int own_rank,
+                                         TimePoint deadline) {
   Bytes hello;
   auto reading = read_message(loop, stream, hello, kHelloBytes, deadline);
   Status status = co_await reading;
   ByteWriter out;
   put_start(out);
-  if (status.code() == Code::mismatch) {       // tell it our version, too
+  if (status.code() == Code::mismatch) {  // tell it our version, too
     auto refusing = write_all(loop, stream, out.bytes(), deadline);
     Status refused = co_await refusing;
-    std::array<std::byte, 256> rest;           // closing with bytes unread would reset, and take our answer back
+    std::array<std::byte, 256> rest;  // closing with bytes unread would reset, and take our answer back
     IoResult discarded = stream.read(rest);
     if (!refused || !discarded.status) co_return status;
   }
   if (!status) co_return status;
   auto peer = decode_hello(hello, key.job);
-  if (!peer) co_return Status(Code::mismatch, fmt::format("{} belongs to another job or has another key", stream.remote_address()));
+  if (!peer)
+    co_return Status(Code::mismatch,
+                     fmt::format("{} belongs to another job or has another key", stream.remote_address()));
 
   out.number(std::uint32_t(own_rank));
   put_nonce(out, loop);
@@ -172,12 +175,13 @@ Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKe
   auto proving = read_exact(loop, stream, got, deadline);
   status = co_await proving;
   if (!status) co_return status;
-  if (!equal(got, wanted)) co_return Status(Code::mismatch, fmt::format("{} has another job key", stream.remote_address()));
+  if (!equal(got, wanted))
+    co_return Status(Code::mismatch, fmt::format("{} has another job key", stream.remote_address()));
   co_return *peer;
 }
 
-Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own, TimePoint deadline,
-                                          bool* taken) {
+Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own,
+                                          TimePoint deadline, bool* taken) {
   const Bytes hello = encode_hello(loop, key, own);
   auto greeting = write_all(loop, stream, hello, deadline);
   Status status = co_await greeting;
@@ -186,7 +190,8 @@ Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobK
   auto reading = read_message(loop, stream, answer, kAnswerBytes, deadline);
   status = co_await reading;
   if (status.code() == Code::network)
-    co_return Status(Code::network, fmt::format("{} (it is no rank of this job, or has another job key)", status.text()));
+    co_return Status(Code::network,
+                     fmt::format("{} (it is no rank of this job, or has another job key)", status.text()));
   if (!status) co_return status;
   Mac got;
   auto proof = read_exact(loop, stream, got, deadline);
@@ -194,7 +199,8 @@ Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobK
   if (!status) co_return status;
   if (!equal(got, mac_of(key, "listener", hello, answer)))
     co_return Status(Code::mismatch, fmt::format("{} has another job key", stream.remote_address()));
-  if (taken && std::exchange(*taken, true)) co_return Status(Code::aborted, fmt::format("{}: another address was faster", stream.remote_address()));
+  if (taken && std::exchange(*taken, true))
+    co_return Status(Code::aborted, fmt::format("{}: another address was faster", stream.remote_address()));
   const Mac own_proof = mac_of(key, "caller", hello, answer);
   auto proving = write_all(loop, stream, own_proof, deadline);
   status = co_await proving;

@@ -6,8 +6,9 @@
 //   listener -> caller   magic 8, wire version 4, then: rank, 16 random bytes, HMAC("listener", both messages so far)
 //   caller -> listener   HMAC("caller", both messages so far)
 //
-// Magic and wire version lead in all versions, so that two versions can name each other. A listener drops a connection on
-// the first byte that is wrong, and holds less than 256 bytes of it at any time. Replays fail on the listener's random bytes.
+// Magic and wire version lead in all versions, so that two versions can name each other. A listener drops a connection
+// on the first byte that is wrong, and holds less than 256 bytes of it at any time. Replays fail on the listener's
+// random bytes.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -23,18 +24,18 @@ inline constexpr int kPurposeCount = 4;
 const char* name_of(Purpose purpose);
 
 struct PeerHello {
-  int rank = -1;               // -1: none (the maker of a UniqueId)
+  int rank = -1;  // -1: none (the maker of a UniqueId)
   Purpose purpose = Purpose::meeting;
   std::uint32_t epoch = 0;
-  std::uint16_t index = 0;     // of `count` connections that belong together
+  std::uint16_t index = 0;  // of `count` connections that belong together
   std::uint16_t count = 1;
-  std::uint32_t call = 0;      // the same on connections that belong together
+  std::uint32_t call = 0;  // the same on connections that belong together
   bool operator==(const PeerHello&) const = default;
 };
 
 struct JobKey {
   std::array<std::byte, 32> secret{};
-  std::uint64_t job = 0;       // from the secret; says nothing about it
+  std::uint64_t job = 0;  // from the secret; says nothing about it
   bool operator==(const JobKey&) const = default;
 };
 // Any text or bytes; the same in, the same out.
@@ -42,12 +43,13 @@ JobKey make_job_key(std::string_view secret);
 
 inline constexpr std::chrono::seconds kHandshakeLimit{5};
 
-// Ends by the deadline. Errors: mismatch (another wire version: names both; another job or key), network (not a handshake,
-// closed, failed), timeout. On an error the stream is of no use any more.
-Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKey& key, int own_rank, TimePoint deadline);
-// The listener's rank is in the answer, nothing else of it. With `taken`, one of several attempts side by side: the first to
-// come so far sets it and goes on, the others end (aborted) before the listener takes them for a connection.
-Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own, TimePoint deadline,
-                                          bool* taken = nullptr);
+// Ends by the deadline. Errors: mismatch (another wire version: names both; another job or key), network (not a
+// handshake, closed, failed), timeout. On an error the stream is of no use any more.
+Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKey& key, int own_rank,
+                                         TimePoint deadline);
+// The listener's rank is in the answer, nothing else of it. With `taken`, one of several attempts side by side: the
+// first to come so far sets it and goes on, the others end (aborted) before the listener takes them for a connection.
+Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own,
+                                          TimePoint deadline, bool* taken = nullptr);
 
 }  // namespace tutti::comm

@@ -7,7 +7,7 @@
 namespace tutti::comm {
 namespace {
 
-constexpr std::size_t kMostHosts = 65536;   // Slurm's own limit
+constexpr std::size_t kMostHosts = 65536;  // Slurm's own limit
 
 Status malformed(std::string_view text, std::string_view want) {
   return {Code::invalid_argument, fmt::format("\"{}\" is not {}", text, want)};
@@ -86,7 +86,8 @@ Result<std::vector<int>> expand_counts(std::string_view text) {
     bool good = parse_whole(element.substr(0, open), value);
     if (open != std::string_view::npos)
       good = good && element.back() == ')' && parse_whole(element.substr(open + 2, element.size() - open - 3), times);
-    if (!good || times < 1 || out.size() + std::size_t(times) > kMostHosts) return malformed(text, "a list of counts such as 4(x2),3");
+    if (!good || times < 1 || out.size() + std::size_t(times) > kMostHosts)
+      return malformed(text, "a list of counts such as 4(x2),3");
     out.insert(out.end(), std::size_t(times), value);
   }
   return out;

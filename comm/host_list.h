@@ -1,8 +1,8 @@
 #pragma once
 // Slurm's compressed lists: "node[01-03,07],gpu5" of hosts, "4(x2),3" of numbers per host.
+#include <tutti/status.h>
 #include <string>
 #include <string_view>
-#include <tutti/status.h>
 #include <vector>
 
 namespace tutti::comm {

@@ -15,11 +15,11 @@ namespace tutti::comm {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
-constexpr int kCandidatePorts = 16;      // torchrun's own store sits on MASTER_PORT
+constexpr int kCandidatePorts = 16;  // torchrun's own store sits on MASTER_PORT
 constexpr std::uint64_t kFirstDerivedPort = 20000, kDerivedPorts = 10000;
 
 std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;   // FNV-1a
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
   for (char c : text) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3ull;
   return hash;
 }
@@ -61,14 +61,15 @@ class Reading {
     launch.rank = number(rank, 0, count);
     launch.rank_count = number(count, 1, rank);
     if (status_.ok() && launch.rank >= launch.rank_count)
-      fail(fmt::format("{}={} with {}={}: ranks go from 0 to {}", rank, launch.rank, count, launch.rank_count, launch.rank_count - 1));
+      fail(fmt::format("{}={} with {}={}: ranks go from 0 to {}", rank, launch.rank, count, launch.rank_count,
+                       launch.rank_count - 1));
   }
   void locality(Launch& launch, const char* rank, const char* count) {
     launch.local_rank = number(rank, 0);
     launch.local_rank_count = number(count, 1);
     if (launch.local_rank >= 0 && launch.local_rank_count >= 0 && launch.local_rank >= launch.local_rank_count)
-      fail(fmt::format("{}={} with {}={}: ranks of a host go from 0 to {}", rank, launch.local_rank, count, launch.local_rank_count,
-                       launch.local_rank_count - 1));
+      fail(fmt::format("{}={} with {}={}: ranks of a host go from 0 to {}", rank, launch.local_rank, count,
+                       launch.local_rank_count, launch.local_rank_count - 1));
   }
   // The launcher's process, the same for all ranks of this host even when a shell stands between.
   std::string launcher_identity(std::string_view program) const {
@@ -94,8 +95,12 @@ bool is_srun_step(const Reading& env) {
   return number < kFirstSpecialStep;
 }
 
-const char* slurm_count(const Reading& env) { return env.first_of({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}); }
-const char* slurm_hosts(const Reading& env) { return env.first_of({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}); }
+const char* slurm_count(const Reading& env) {
+  return env.first_of({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"});
+}
+const char* slurm_hosts(const Reading& env) {
+  return env.first_of({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+}
 std::string slurm_job(const Reading& env) {
   return fmt::format("slurm {}.{}", env.text(env.first_of({"SLURM_JOB_ID", "SLURM_JOBID"})), env.text("SLURM_STEP_ID"));
 }
@@ -122,7 +127,8 @@ void identify(Reading& env, Launch& launch) {
     launch.job = env.text("PMI_JOBID");
   } else if (env.has("PMIX_RANK")) {
     launch.launcher = "pmix";
-    env.identity(launch, "PMIX_RANK", env.first_of({"PMIX_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "WORLD_SIZE"}));
+    env.identity(launch, "PMIX_RANK",
+                 env.first_of({"PMIX_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "WORLD_SIZE"}));
     env.locality(launch, env.first_of({"PMIX_LOCAL_RANK", "SLURM_LOCALID"}), "PMIX_LOCAL_SIZE");
     launch.job = env.text("PMIX_NAMESPACE");
   } else if (env.has("SLURM_PROCID") && is_srun_step(env)) {
@@ -139,18 +145,23 @@ void identify(Reading& env, Launch& launch) {
 void read_slurm_locality(Reading& env, Launch& launch) {
   if (!env.has("SLURM_STEP_TASKS_PER_NODE") || launch.local_rank_count >= 0) return;
   auto counts = expand_counts(env.text("SLURM_STEP_TASKS_PER_NODE"));
-  if (!counts) return env.fail(fmt::format("SLURM_STEP_TASKS_PER_NODE={}: {}", env.text("SLURM_STEP_TASKS_PER_NODE"), counts.status().text()));
-  std::size_t host = counts->size() == 1 ? 0 : std::size_t(std::max(0, env.number("SLURM_NODEID", 0, "SLURM_STEP_TASKS_PER_NODE")));
+  if (!counts)
+    return env.fail(
+        fmt::format("SLURM_STEP_TASKS_PER_NODE={}: {}", env.text("SLURM_STEP_TASKS_PER_NODE"), counts.status().text()));
+  std::size_t host =
+      counts->size() == 1 ? 0 : std::size_t(std::max(0, env.number("SLURM_NODEID", 0, "SLURM_STEP_TASKS_PER_NODE")));
   if (host < counts->size()) launch.local_rank_count = (*counts)[host];
 }
 
 void meet_at_master(Reading& env, Launch& launch) {
-  if (!env.has("MASTER_PORT")) return env.fail(fmt::format("MASTER_PORT is not set, although MASTER_ADDR={} is", env.text("MASTER_ADDR")));
+  if (!env.has("MASTER_PORT"))
+    return env.fail(fmt::format("MASTER_PORT is not set, although MASTER_ADDR={} is", env.text("MASTER_ADDR")));
   std::string address = join_address(env.text("MASTER_ADDR"), 0);
   address.resize(address.size() - 1);
   address += env.text("MASTER_PORT");
   auto split = split_address(address);
-  if (!split || split->port == 0) return env.fail(fmt::format("MASTER_PORT={}: want a port from 1 to 65535", env.text("MASTER_PORT")));
+  if (!split || split->port == 0)
+    return env.fail(fmt::format("MASTER_PORT={}: want a port from 1 to 65535", env.text("MASTER_PORT")));
   launch.addresses = {address};
   launch.ports = kCandidatePorts;
 }
@@ -202,14 +213,17 @@ void find_address(Reading& env, Launch& launch) {
     std::string address = env.text("TUTTI_ADDRESS");
     auto split = split_address(address);
     if (address[0] != '@' && (!split || split->port == 0))
-      return env.fail(fmt::format("TUTTI_ADDRESS={}: want \"host:port\", \"[v6]:port\" or \"@name\", such as node1:29500", address));
+      return env.fail(fmt::format(
+          "TUTTI_ADDRESS={}: want \"host:port\", \"[v6]:port\" or \"@name\", such as node1:29500", address));
     launch.addresses = {address};
   } else if (env.has("MASTER_ADDR")) {
     meet_at_master(env, launch);
   } else if (launch.launcher == "torchrun") {
-    env.fail(fmt::format("MASTER_ADDR is not set, although RANK={} is; set it, or TUTTI_ADDRESS, to where rank 0 runs", launch.rank));
+    env.fail(fmt::format("MASTER_ADDR is not set, although RANK={} is; set it, or TUTTI_ADDRESS, to where rank 0 runs",
+                         launch.rank));
   } else if (launch.launcher == "tutti") {
-    env.fail(fmt::format("TUTTI_ADDRESS is not set, although TUTTI_RANK={} is: want \"host:port\" of rank 0's host", launch.rank));
+    env.fail(fmt::format("TUTTI_ADDRESS is not set, although TUTTI_RANK={} is: want \"host:port\" of rank 0's host",
+                         launch.rank));
   } else if (by_srun) {
     meet_at_slurm_host(env, launch);
   } else if (one_host) {
@@ -217,8 +231,10 @@ void find_address(Reading& env, Launch& launch) {
   } else {
     if (launch.launcher == "openmpi") meet_at_open_mpi_host(env, launch);
     if (launch.addresses.empty())
-      env.fail(fmt::format("{} ranks on several hosts, and {} does not say where rank 0 runs: set TUTTI_ADDRESS to \"host:port\" of rank 0's host",
-                           launch.rank_count, launch.launcher));
+      env.fail(
+          fmt::format("{} ranks on several hosts, and {} does not say where rank 0 runs: set TUTTI_ADDRESS to "
+                      "\"host:port\" of rank 0's host",
+                      launch.rank_count, launch.launcher));
   }
 }
 
@@ -231,11 +247,11 @@ std::vector<Ancestor> read_ancestors() {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
     std::string line;
     if (!std::getline(file, line)) break;
-    auto open = line.find('('), close = line.rfind(')');       // the program's name may hold anything
+    auto open = line.find('('), close = line.rfind(')');  // the program's name may hold anything
     if (open == std::string::npos || close == std::string::npos) break;
     std::istringstream words(line.substr(close + 1));
     std::vector<std::string> word(20);
-    for (auto& w : word) words >> w;                             // state, parent, ..., the 20th: start time
+    for (auto& w : word) words >> w;  // state, parent, ..., the 20th: start time
     out.push_back({pid, line.substr(open + 1, close - open - 1), word[19]});
     pid = 0;
     std::from_chars(word[1].data(), word[1].data() + word[1].size(), pid);
@@ -255,7 +271,7 @@ Result<Launch> read_launch(const ReadVariable& read, const std::vector<Ancestor>
 }
 
 Result<Launch> read_launch() {
-  std::string value;      // one at a time: every text is copied before the next is read
+  std::string value;  // one at a time: every text is copied before the next is read
   return read_launch(
       [&](const char* name) -> const char* {
         value = environment(name);

@@ -24,13 +24,15 @@ std::vector<std::byte> with_length(const ByteWriter& body) {
   return out.take();
 }
 
-Task<Result<std::vector<std::byte>>> read_with_length(Loop& loop, Stream& stream, std::size_t most, TimePoint deadline) {
+Task<Result<std::vector<std::byte>>> read_with_length(Loop& loop, Stream& stream, std::size_t most,
+                                                      TimePoint deadline) {
   std::array<std::byte, 4> head;
   auto reading = read_exact(loop, stream, head, deadline);
   Status status = co_await reading;
   if (!status) co_return status;
   std::size_t bytes = ByteReader(head).number<std::uint32_t>();
-  if (bytes > most) co_return Status(Code::network, fmt::format("{} sent a message of {} bytes", stream.remote_address(), bytes));
+  if (bytes > most)
+    co_return Status(Code::network, fmt::format("{} sent a message of {} bytes", stream.remote_address(), bytes));
   std::vector<std::byte> body(bytes);
   auto rest = read_exact(loop, stream, body, deadline);
   status = co_await rest;
@@ -40,7 +42,9 @@ Task<Result<std::vector<std::byte>>> read_with_length(Loop& loop, Stream& stream
 
 std::vector<std::byte> encode(const MeetingAnswer& answer) {
   ByteWriter out;
-  out.number(std::uint8_t(answer.status.code())).number(std::uint32_t(answer.status.culprit())).text(answer.status.text());
+  out.number(std::uint8_t(answer.status.code()))
+      .number(std::uint32_t(answer.status.culprit()))
+      .text(answer.status.text());
   out.number(answer.epoch).number(std::uint16_t(answer.neighbours.size()));
   for (const RankInfo& info : answer.neighbours) encode(info, out);
   return with_length(out);
@@ -68,7 +72,8 @@ std::optional<MeetingAnswer> decode_answer(std::span<const std::byte> bytes) {
 std::map<std::string, std::string> parse_settings(const std::string& text) {
   std::map<std::string, std::string> out;
   std::istringstream words(text);
-  for (std::string word; words >> word;) out[word.substr(0, word.find('='))] = word.substr(std::min(word.find('='), word.size() - 1) + 1);
+  for (std::string word; words >> word;)
+    out[word.substr(0, word.find('='))] = word.substr(std::min(word.find('='), word.size() - 1) + 1);
   return out;
 }
 
@@ -96,13 +101,16 @@ std::string difference(const RankInfo& a, const RankInfo& b) {
   std::string out;
   for (const std::string& name : names) {
     if (value(left, name) == value(right, name)) continue;
-    out += fmt::format("{}{} is {} on {} and {} on {}", out.empty() ? "" : "; ", name, value(left, name), a.describe(), value(right, name), b.describe());
+    out += fmt::format("{}{} is {} on {} and {} on {}", out.empty() ? "" : "; ", name, value(left, name), a.describe(),
+                       value(right, name), b.describe());
   }
-  if (out.empty()) out = fmt::format("the defaults of {} and {} differ: they run different builds", a.describe(), b.describe());
+  if (out.empty())
+    out = fmt::format("the defaults of {} and {} differ: they run different builds", a.describe(), b.describe());
   return out;
 }
 
-Task<Result<MeetingAnswer>> ask_meeting_point(Loop& loop, Stream& stream, const RankInfo& own, Nanoseconds patience, TimePoint deadline) {
+Task<Result<MeetingAnswer>> ask_meeting_point(Loop& loop, Stream& stream, const RankInfo& own, Nanoseconds patience,
+                                              TimePoint deadline) {
   ByteWriter body;
   body.number(std::uint64_t(std::max<std::int64_t>(patience.count(), 0)));
   encode(own, body);
@@ -114,16 +122,19 @@ Task<Result<MeetingAnswer>> ask_meeting_point(Loop& loop, Stream& stream, const 
   auto bytes = co_await reading;
   if (!bytes) co_return bytes.status();
   auto answer = decode_answer(*bytes);
-  if (!answer) co_return Status(Code::network, fmt::format("{} sent an answer that cannot be read", stream.remote_address()));
+  if (!answer)
+    co_return Status(Code::network, fmt::format("{} sent an answer that cannot be read", stream.remote_address()));
   co_return std::move(*answer);
 }
 
 MeetingPoint::MeetingPoint(Loop& loop, const JobKey& key, int own_rank)
     : loop_(loop),
-      reception_(loop, key, own_rank, [this](const PeerHello& hello, std::unique_ptr<Stream> stream) {
-        if (hello.purpose == Purpose::meeting) tasks_.spawn(serve(std::move(stream)));
-      }),
-      epoch_(std::uint32_t(loop.random())), finish_(loop) {
+      reception_(loop, key, own_rank,
+                 [this](const PeerHello& hello, std::unique_ptr<Stream> stream) {
+                   if (hello.purpose == Purpose::meeting) tasks_.spawn(serve(std::move(stream)));
+                 }),
+      epoch_(std::uint32_t(loop.random())),
+      finish_(loop) {
   report_ = loop_.at(loop.now() + kReportEvery, [this] { report(); });
 }
 
@@ -134,13 +145,14 @@ Status MeetingPoint::listen(const std::vector<std::string>& hosts, int port, int
     bool any = false;
     for (const std::string& host : hosts) {
       Status status = reception_.listen(!host.empty() && host[0] == '@' ? host : join_address(host, actual));
-      if (status && actual == 0) actual = reception_.port();       // the same on all hosts
+      if (status && actual == 0) actual = reception_.port();  // the same on all hosts
       any |= status.ok();
       if (!status && first.ok()) first = status;
     }
     if (any) return {};
   }
-  if (ports > 1) return Status(first.code(), fmt::format("{}; nor is any of the {} ports behind it free", first.text(), ports - 1));
+  if (ports > 1)
+    return Status(first.code(), fmt::format("{}; nor is any of the {} ports behind it free", first.text(), ports - 1));
   return first;
 }
 
@@ -164,9 +176,14 @@ void MeetingPoint::enter(Entry entry) {
   if (!started_) started_ = loop_.now();
   if (verdict_ && !verdict_->ok()) return answer(entry, *verdict_);
   if (verdict_)
-    return answer(entry, Status(Code::mismatch, fmt::format("the {} ranks have met already, without {}", entries_.size(), entry.info.describe()), entry.info.rank));
+    return answer(
+        entry, Status(Code::mismatch,
+                      fmt::format("the {} ranks have met already, without {}", entries_.size(), entry.info.describe()),
+                      entry.info.rank));
   // The same process, trying again: its first connection broke.
-  std::erase_if(entries_, [&](const Entry& e) { return e.info.rank == entry.info.rank && e.info.instance == entry.info.instance; });
+  std::erase_if(entries_, [&](const Entry& e) {
+    return e.info.rank == entry.info.rank && e.info.instance == entry.info.instance;
+  });
   inspect(entry.info);
   entries_.push_back(std::move(entry));
   watch(std::prev(entries_.end()));
@@ -197,16 +214,21 @@ void MeetingPoint::inspect(const RankInfo& info) {
     problem_until_ = loop_.now() + kHearWithin;
   };
   if (info.rank_count != first.rank_count)
-    return found(Code::mismatch, fmt::format("{} was started with {} ranks, {} with {}", info.describe(), info.rank_count, first.describe(), first.rank_count));
+    return found(Code::mismatch, fmt::format("{} was started with {} ranks, {} with {}", info.describe(),
+                                             info.rank_count, first.describe(), first.rank_count));
   if (info.rank >= first.rank_count)
     return found(Code::invalid_argument, fmt::format("{} is none of 0 to {}", info.describe(), first.rank_count - 1));
   if (const RankInfo* other = find(info.rank))
-    return found(Code::mismatch, fmt::format("rank {} was started twice: pid {} on {} and pid {} on {}", info.rank, other->pid, other->host, info.pid, info.host));
+    return found(Code::mismatch, fmt::format("rank {} was started twice: pid {} on {} and pid {} on {}", info.rank,
+                                             other->pid, other->host, info.pid, info.host));
   if (info.version != first.version)
-    return found(Code::mismatch, fmt::format("{} runs tutti {}, {} runs {}", info.describe(), info.version, first.describe(), first.version));
+    return found(Code::mismatch, fmt::format("{} runs tutti {}, {} runs {}", info.describe(), info.version,
+                                             first.describe(), first.version));
   if (info.little_endian != first.little_endian)
-    return found(Code::unsupported, fmt::format("{} and {} have different byte orders", info.describe(), first.describe()));
-  if (info.shared_hash != first.shared_hash) found(Code::mismatch, "settings that all ranks must share differ: " + difference(info, first));
+    return found(Code::unsupported,
+                 fmt::format("{} and {} have different byte orders", info.describe(), first.describe()));
+  if (info.shared_hash != first.shared_hash)
+    found(Code::mismatch, "settings that all ranks must share differ: " + difference(info, first));
 }
 
 void MeetingPoint::consider() {
@@ -226,7 +248,7 @@ void MeetingPoint::set_timer() {
 void MeetingPoint::decide(Status status) {
   timer_ = report_ = nullptr;
   verdict_ = std::move(status);
-  ++unsent_;                                   // so that no answer finishes it before all have begun
+  ++unsent_;  // so that no answer finishes it before all have begun
   for (Entry& entry : entries_) answer(entry, *verdict_);
   if (--unsent_ == 0) finish_.set();
 }
@@ -243,7 +265,8 @@ void MeetingPoint::answer(Entry& entry, const Status& status) {
     tasks_.spawn(send_answer(std::move(entry.stream), encode(out)));
     return;
   }
-  auto tell = [](MeetingPoint& self, std::function<void(const MeetingAnswer&)> callback, MeetingAnswer what) -> Task<void> {
+  auto tell = [](MeetingPoint& self, std::function<void(const MeetingAnswer&)> callback,
+                 MeetingAnswer what) -> Task<void> {
     SleepUntil soon(self.loop_, self.loop_.now());
     co_await soon;
     if (--self.unsent_ == 0) self.finish_.set();
@@ -254,7 +277,7 @@ void MeetingPoint::answer(Entry& entry, const Status& status) {
 
 Task<void> MeetingPoint::send_answer(std::unique_ptr<Stream> stream, std::vector<std::byte> bytes) {
   auto writing = write_all(loop_, *stream, bytes, loop_.now() + kHandshakeLimit);
-  Status status = co_await writing;            // who does not take it has gone or will say so itself
+  Status status = co_await writing;  // who does not take it has gone or will say so itself
   if (!status) log::debug("{}", status.text());
   if (--unsent_ == 0) finish_.set();
 }
@@ -283,21 +306,24 @@ Status MeetingPoint::missing_ranks() const {
     if (!find(rank)) culprit = rank;
   std::string strangers;
   if (reception_.strangers() > 0)
-    strangers = fmt::format("; {} connections were turned away, the last one because: {}", reception_.strangers(), reception_.last_stranger());
+    strangers = fmt::format("; {} connections were turned away, the last one because: {}", reception_.strangers(),
+                            reception_.last_stranger());
   std::string where;
   for (const std::string& address : addresses()) where += (where.empty() ? "" : ", ") + address;
-  return Status(Code::timeout,
-                fmt::format("{} of {} ranks joined within {:.4g} s; missing: {}{}{}. Were they started, with the same address and job "
-                            "key, and can their hosts reach the meeting point at {}?",
-                            entries_.size(), count, waited(), list_missing(), departed_, strangers, where),
-                culprit);
+  return Status(
+      Code::timeout,
+      fmt::format(
+          "{} of {} ranks joined within {:.4g} s; missing: {}{}{}. Were they started, with the same address and job "
+          "key, and can their hosts reach the meeting point at {}?",
+          entries_.size(), count, waited(), list_missing(), departed_, strangers, where),
+      culprit);
 }
 
 void MeetingPoint::report() {
   report_ = loop_.at(loop_.now() + kReportEvery, [this] { report(); });
   if (entries_.empty()) return;
-  log::info("waiting for ranks: {} of {} have joined after {:.0f} s; missing: {}", entries_.size(), entries_.front().info.rank_count,
-            waited(), list_missing());
+  log::info("waiting for ranks: {} of {} have joined after {:.0f} s; missing: {}", entries_.size(),
+            entries_.front().info.rank_count, waited(), list_missing());
 }
 
 }  // namespace tutti::comm

@@ -1,7 +1,7 @@
 #pragma once
-// Where ranks meet before they know each other: each registers what it is; when all have, each is told who its neighbours on
-// the control plane are. Or all are told why it cannot be: twice the same rank, other sizes, versions or settings, ranks
-// that never came. One meeting, then it is finished. A plain object on a Loop.
+// Where ranks meet before they know each other: each registers what it is; when all have, each is told who its
+// neighbours on the control plane are. Or all are told why it cannot be: twice the same rank, other sizes, versions or
+// settings, ranks that never came. One meeting, then it is finished. A plain object on a Loop.
 #include <functional>
 #include <list>
 #include <optional>
@@ -15,8 +15,8 @@ namespace tutti::comm {
 
 struct MeetingAnswer {
   Status status;
-  std::uint32_t epoch = 0;               // random: names this meeting's world
-  std::vector<RankInfo> neighbours;      // control_neighbours(), by rank
+  std::uint32_t epoch = 0;           // random: names this meeting's world
+  std::vector<RankInfo> neighbours;  // control_neighbours(), by rank
 };
 
 // Ranks at distances 1, 2, 4, ... in both directions, ascending, without the rank itself.
@@ -26,7 +26,8 @@ std::string difference(const RankInfo& a, const RankInfo& b);
 
 // The caller's side, over a stream that has been through the handshake. `patience`: how long this rank will wait; the
 // meeting ends with the first rank that gives up. The answer's own status is inside. network, timeout.
-Task<Result<MeetingAnswer>> ask_meeting_point(Loop& loop, Stream& stream, const RankInfo& own, Nanoseconds patience, TimePoint deadline);
+Task<Result<MeetingAnswer>> ask_meeting_point(Loop& loop, Stream& stream, const RankInfo& own, Nanoseconds patience,
+                                              TimePoint deadline);
 
 class MeetingPoint {
  public:
@@ -48,7 +49,7 @@ class MeetingPoint {
  private:
   struct Entry {
     RankInfo info;
-    std::unique_ptr<Stream> stream;                        // or
+    std::unique_ptr<Stream> stream;  // or
     std::function<void(const MeetingAnswer&)> callback;
     TimePoint gives_up;
   };
@@ -64,22 +65,22 @@ class MeetingPoint {
   void report();
   Status missing_ranks() const;
   std::string list_missing() const;
-  double waited() const;                    // seconds
+  double waited() const;  // seconds
   const RankInfo* find(int rank) const;
 
   Loop& loop_;
-  std::optional<TimePoint> started_;        // when the first rank came
+  std::optional<TimePoint> started_;  // when the first rank came
   Reception reception_;
   std::list<Entry> entries_;
-  std::optional<Status> problem_;           // found; everybody who comes soon shall hear it too
+  std::optional<Status> problem_;  // found; everybody who comes soon shall hear it too
   TimePoint problem_until_ = kNever;
   std::optional<Status> verdict_;
   std::uint32_t epoch_ = 0;
-  std::string departed_;                    // who came and left again, for the error
+  std::string departed_;  // who came and left again, for the error
   int unsent_ = 0;
   Event finish_;
   std::shared_ptr<void> timer_, report_;
-  TaskSet tasks_;                           // dies first
+  TaskSet tasks_;  // dies first
 };
 
 }  // namespace tutti::comm

@@ -11,16 +11,16 @@ namespace tutti::comm {
 
 struct RankInfo {
   int rank = 0;
-  int rank_count = 0;                    // as this rank was told
-  std::vector<std::string> addresses;    // TCP, best first; loopback ones for ranks with the same host_identity only
-  std::string unix_name;                 // "@name"; the same
+  int rank_count = 0;                  // as this rank was told
+  std::vector<std::string> addresses;  // TCP, best first; loopback ones for ranks with the same host_identity only
+  std::string unix_name;               // "@name"; the same
   std::uint64_t host_identity = 0;
-  std::string host;                      // for people
+  std::string host;  // for people
   int pid = 0;
   int cores = 1;
-  std::uint64_t instance = 0;            // random: tells a second process with this rank from a second attempt
+  std::uint64_t instance = 0;  // random: tells a second process with this rank from a second attempt
   std::string version;
-  std::uint64_t shared_hash = 0;         // Settings
+  std::uint64_t shared_hash = 0;  // Settings
   std::string shared_text;
   bool little_endian = true;
   bool operator==(const RankInfo&) const = default;

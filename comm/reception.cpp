@@ -16,7 +16,8 @@ Reception::Reception(Loop& loop, const JobKey& key, int own_rank, OnPeer on_peer
     : loop_(loop), key_(key), own_rank_(own_rank), on_peer_(std::make_shared<OnPeer>(std::move(on_peer))) {}
 
 Status Reception::listen(const std::string& address) {
-  auto acceptor = loop_.network().listen(address, [this](std::unique_ptr<Stream> stream) { accept(std::move(stream)); });
+  auto acceptor =
+      loop_.network().listen(address, [this](std::unique_ptr<Stream> stream) { accept(std::move(stream)); });
   if (!acceptor) return acceptor.status();
   acceptors_.push_back(std::move(*acceptor));
   return {};
@@ -50,7 +51,8 @@ Task<void> Reception::greet(std::unique_ptr<Stream> stream) {
   --greeting_;
   if (hello) {
     greeted_.push_back({*hello, std::move(stream)});
-    if (!delivery_) delivery_ = loop_.at(loop_.now(), [this] { deliver(); });   // not from here: it may destroy this task
+    if (!delivery_)
+      delivery_ = loop_.at(loop_.now(), [this] { deliver(); });  // not from here: it may destroy this task
     co_return;
   }
   ++strangers_;
@@ -66,7 +68,7 @@ void Reception::deliver() {
   greeted_.clear();
   std::shared_ptr<OnPeer> on_peer = on_peer_;
   for (Peer& peer : batch) {
-    if (on_peer.use_count() == 1) return;         // destroyed by the one before
+    if (on_peer.use_count() == 1) return;  // destroyed by the one before
     (*on_peer)(peer.hello, std::move(peer.stream));
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Where other processes knock: listens on addresses, shakes hands, and hands on those who belong to the job. Strangers are
-// dropped, counted, and cost nothing else. It does not know what the connections are for.
+// Where other processes knock: listens on addresses, shakes hands, and hands on those who belong to the job. Strangers
+// are dropped, counted, and cost nothing else. It does not know what the connections are for.
 #include <deque>
 #include <functional>
 #include <string>
@@ -21,9 +21,9 @@ class Reception {
   // May be called for several addresses. network, invalid_argument.
   Status listen(const std::string& address);
   std::vector<std::string> addresses() const;
-  int port() const;                        // of the first TCP address; 0 when there is none
+  int port() const;  // of the first TCP address; 0 when there is none
   int strangers() const { return strangers_; }
-  const std::string& last_stranger() const { return last_stranger_; }   // why the last one was dropped
+  const std::string& last_stranger() const { return last_stranger_; }  // why the last one was dropped
 
  private:
   struct Peer {
@@ -44,7 +44,7 @@ class Reception {
   int strangers_ = 0;
   std::string last_stranger_;
   int greeting_ = 0;
-  TaskSet greetings_;                      // dies first
+  TaskSet greetings_;  // dies first
 };
 
 }  // namespace tutti::comm

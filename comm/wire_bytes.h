@@ -15,8 +15,7 @@ namespace tutti::comm {
 class ByteWriter {
  public:
   template <class T>
-    requires std::is_unsigned_v<T>
-  ByteWriter& number(T value) {
+  requires std::is_unsigned_v<T> ByteWriter& number(T value) {
     std::byte bytes[sizeof(T)];
     for (std::size_t i = 0; i < sizeof(T); ++i) bytes[i] = std::byte(value >> (8 * i));
     return raw(bytes);
@@ -40,8 +39,7 @@ class ByteReader {
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <class T>
-    requires std::is_unsigned_v<T>
-  T number() {
+  requires std::is_unsigned_v<T> T number() {
     auto from = raw(sizeof(T));
     T value = 0;
     for (std::size_t i = 0; i < from.size(); ++i) value = T(value | (T(from[i]) << (8 * i)));

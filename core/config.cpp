@@ -20,42 +20,54 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-using Field = std::variant<std::monostate, std::string Settings::*, std::optional<ByteCount> Settings::*, ByteCount Settings::*,
-                           int Settings::*, bool Settings::*, milliseconds Settings::*, microseconds Settings::*>;
+using Field =
+    std::variant<std::monostate, std::string Settings::*, std::optional<ByteCount> Settings::*, ByteCount Settings::*,
+                 int Settings::*, bool Settings::*, milliseconds Settings::*, microseconds Settings::*>;
 
 // A kind with '|' lists the only values allowed. No field: the variable is read by comm/launch_environment.
 struct Entry {
   Variable variable;
   Field field;
-  int highest = 0;   // of a number; the lowest is 0
+  int highest = 0;  // of a number; the lowest is 0
 };
 
 constexpr bool kShared = true;
 
 const Entry kEntries[] = {
-    {{"TUTTI_RANK", "number", "", "this process's rank, with TUTTI_RANK_COUNT; wins over every launcher's variables"}, {}},
+    {{"TUTTI_RANK", "number", "", "this process's rank, with TUTTI_RANK_COUNT; wins over every launcher's variables"},
+     {}},
     {{"TUTTI_RANK_COUNT", "number", "", "how many ranks the job has"}, {}},
     {{"TUTTI_LOCAL_RANK", "number", "", "index among the ranks of this host"}, {}},
     {{"TUTTI_LOCAL_RANK_COUNT", "number", "", "how many ranks this host has"}, {}},
     {{"TUTTI_ADDRESS", "host:port", "", "where the ranks meet: rank 0's host; \"@name\" for ranks on one host"}, {}},
-    {{"TUTTI_JOB_KEY", "text", "", "secret that the ranks of a job share; strangers without it are turned away"}, &Settings::job_key},
+    {{"TUTTI_JOB_KEY", "text", "", "secret that the ranks of a job share; strangers without it are turned away"},
+     &Settings::job_key},
     {{"TUTTI_LOG", "error|warning|info|debug", "warning", "how much is told on stderr"}, &Settings::log},
-    {{"TUTTI_ALGO", "rules", "", "algorithms by collective and bytes: all_reduce:tree:-1M,ring:1M-", kShared}, &Settings::algo},
-    {{"TUTTI_DIRECT_THRESHOLD", "size", "", "largest message for the direct algorithm", kShared}, &Settings::direct_threshold},
+    {{"TUTTI_ALGO", "rules", "", "algorithms by collective and bytes: all_reduce:tree:-1M,ring:1M-", kShared},
+     &Settings::algo},
+    {{"TUTTI_DIRECT_THRESHOLD", "size", "", "largest message for the direct algorithm", kShared},
+     &Settings::direct_threshold},
     {{"TUTTI_TREE_THRESHOLD", "size", "", "largest message for trees", kShared}, &Settings::tree_threshold},
     {{"TUTTI_RING_THRESHOLD", "size", "", "smallest message for rings", kShared}, &Settings::ring_threshold},
-    {{"TUTTI_ORDER", "any|canonical", "any", "canonical: one order of additions whatever the algorithm", kShared}, &Settings::order},
+    {{"TUTTI_ORDER", "any|canonical", "any", "canonical: one order of additions whatever the algorithm", kShared},
+     &Settings::order},
     {{"TUTTI_TRANSPORT", "auto|shm|tcp", "auto", "which wires may be used", kShared}, &Settings::transport},
     {{"TUTTI_SEGMENT", "size", "0", "bytes of one segment; 0: by the transport", kShared}, &Settings::segment},
-    {{"TUTTI_SOCKETS", "number", "0", "TCP sockets for each pair of ranks, at most 64; 0: by the library", kShared}, &Settings::sockets, 64},
+    {{"TUTTI_SOCKETS", "number", "0", "TCP sockets for each pair of ranks, at most 64; 0: by the library", kShared},
+     &Settings::sockets,
+     64},
     {{"TUTTI_CRC", "switch", "1", "checksum each TCP frame (CRC32C)", kShared}, &Settings::crc},
     {{"TUTTI_CHECK", "switch", "0", "checksum shared-memory slots and results too", kShared}, &Settings::check},
-    {{"TUTTI_SIMD", "scalar|avx2|avx512|neon", "", "widest instruction set for reductions; empty: the processor's"}, &Settings::simd},
-    {{"TUTTI_INTERFACE", "names", "", "network interfaces to use: eth0,ib* or ^docker0 or 10.1.0.0/16"}, &Settings::interface},
+    {{"TUTTI_SIMD", "scalar|avx2|avx512|neon", "", "widest instruction set for reductions; empty: the processor's"},
+     &Settings::simd},
+    {{"TUTTI_INTERFACE", "names", "", "network interfaces to use: eth0,ib* or ^docker0 or 10.1.0.0/16"},
+     &Settings::interface},
     {{"TUTTI_PORT_RANGE", "first-last", "", "ports to listen on; empty: any free one"}, &Settings::port_range},
     {{"TUTTI_MEMORY_LIMIT", "size", "64M", "memory that the library may hold for a rank"}, &Settings::memory_limit},
-    {{"TUTTI_TIMEOUT", "duration", "60s", "no progress inside an operation for so long is a failure; 0: never"}, &Settings::timeout},
-    {{"TUTTI_INIT_TIMEOUT", "duration", "120s", "how long start-up may wait for the other ranks"}, &Settings::init_timeout},
+    {{"TUTTI_TIMEOUT", "duration", "60s", "no progress inside an operation for so long is a failure; 0: never"},
+     &Settings::timeout},
+    {{"TUTTI_INIT_TIMEOUT", "duration", "120s", "how long start-up may wait for the other ranks"},
+     &Settings::init_timeout},
     {{"TUTTI_ABSENT_TIMEOUT", "duration", "1800s", "how long a live rank may stay away from an operation; 0: for ever"},
      &Settings::absent_timeout},
     {{"TUTTI_SPIN", "duration", "auto", "how long a wait spins before it sleeps; auto: adaptive"}, &Settings::spin},
@@ -100,7 +112,8 @@ Status set_text(const Entry& entry, std::string_view text, std::string& out) {
 }
 
 Status set_switch(std::string_view text, bool& out) {
-  if (text != "0" && text != "1" && text != "on" && text != "off") return wanted(text, "a switch: want 0, 1, on or off");
+  if (text != "0" && text != "1" && text != "on" && text != "off")
+    return wanted(text, "a switch: want 0, 1, on or off");
   out = text == "1" || text == "on";
   return {};
 }
@@ -158,12 +171,18 @@ std::string text_of(const Entry& entry, const Settings& settings) {
           return "";
         } else {
           const auto& value = settings.*field;
-          if constexpr (std::is_same_v<Type, std::string Settings::*>) return value;
-          else if constexpr (std::is_same_v<Type, bool Settings::*>) return value ? "1" : "0";
-          else if constexpr (std::is_same_v<Type, int Settings::*>) return std::to_string(value);
-          else if constexpr (std::is_same_v<Type, ByteCount Settings::*>) return tutti::to_text(value);
-          else if constexpr (std::is_same_v<Type, std::optional<ByteCount> Settings::*>) return value ? tutti::to_text(*value) : "";
-          else return to_text(microseconds(value));
+          if constexpr (std::is_same_v<Type, std::string Settings::*>)
+            return value;
+          else if constexpr (std::is_same_v<Type, bool Settings::*>)
+            return value ? "1" : "0";
+          else if constexpr (std::is_same_v<Type, int Settings::*>)
+            return std::to_string(value);
+          else if constexpr (std::is_same_v<Type, ByteCount Settings::*>)
+            return tutti::to_text(value);
+          else if constexpr (std::is_same_v<Type, std::optional<ByteCount> Settings::*>)
+            return value ? tutti::to_text(*value) : "";
+          else
+            return to_text(microseconds(value));
         }
       },
       entry.field);
@@ -205,7 +224,8 @@ log::Level level_from(std::string_view name) {
 }  // namespace
 
 Result<ByteCount> parse_bytes(std::string_view text) {
-  constexpr std::string_view kWant = "a size: want a whole number of bytes, with K, M, G or T behind it if wished, such as 64K";
+  constexpr std::string_view kWant =
+      "a size: want a whole number of bytes, with K, M, G or T behind it if wished, such as 64K";
   std::size_t digits = digits_of(text);
   std::uint64_t number = 0;
   if (!parse_number(text.substr(0, digits), number)) return wanted(text, kWant);
@@ -219,7 +239,8 @@ Result<ByteCount> parse_bytes(std::string_view text) {
     unit.remove_prefix(1);
     if (!unit.empty() && unit != "B" && unit != "iB") return wanted(text, kWant);
   }
-  if (shift > 0 && number > (std::numeric_limits<std::uint64_t>::max() >> shift)) return wanted(text, "a size: it exceeds 64 bits");
+  if (shift > 0 && number > (std::numeric_limits<std::uint64_t>::max() >> shift))
+    return wanted(text, "a size: it exceeds 64 bits");
   return ByteCount(number << shift);
 }
 
@@ -230,10 +251,15 @@ std::string to_text(ByteCount bytes) {
 }
 
 Result<microseconds> parse_duration(std::string_view text) {
-  constexpr std::string_view kWant = "a duration: want a whole number of seconds, or one with us, ms, s, m or h behind it, such as 500ms";
-  struct Unit { std::string_view name; std::uint64_t microseconds; };
-  constexpr Unit kUnits[] = {{"", 1000000}, {"us", 1}, {"ms", 1000}, {"s", 1000000}, {"m", 60000000}, {"h", 3600000000}};
-  constexpr std::uint64_t kHighest = 366ull * 24 * 3600 * 1000000;   // a year: far from overflow in nanoseconds
+  constexpr std::string_view kWant =
+      "a duration: want a whole number of seconds, or one with us, ms, s, m or h behind it, such as 500ms";
+  struct Unit {
+    std::string_view name;
+    std::uint64_t microseconds;
+  };
+  constexpr Unit kUnits[] = {{"", 1000000},  {"us", 1},       {"ms", 1000},
+                             {"s", 1000000}, {"m", 60000000}, {"h", 3600000000}};
+  constexpr std::uint64_t kHighest = 366ull * 24 * 3600 * 1000000;  // a year: far from overflow in nanoseconds
   std::size_t digits = digits_of(text);
   std::uint64_t number = 0;
   if (!parse_number(text.substr(0, digits), number)) return wanted(text, kWant);
@@ -256,10 +282,11 @@ Result<PortRange> parse_port_range(std::string_view text) {
 }
 
 std::uint64_t Settings::shared_hash() const {
-  std::uint64_t hash = 0xcbf29ce484222325ull;   // FNV-1a
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
   for (const Entry& entry : kEntries) {
     if (!entry.variable.shared) continue;
-    for (char c : fmt::format("{}={}\n", entry.variable.name, text_of(entry, *this))) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3ull;
+    for (char c : fmt::format("{}={}\n", entry.variable.name, text_of(entry, *this)))
+      hash = (hash ^ std::uint8_t(c)) * 0x100000001b3ull;
   }
   return hash;
 }

@@ -2,6 +2,7 @@
 // Every environment variable, in one table: name, kind, default, what it does. The only place that calls getenv for
 // TUTTI_* names. A value that cannot be parsed is an error that names variable, value and what was wanted; an unknown
 // TUTTI_* name is reported with the nearest known one.
+#include <tutti/status.h>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -9,52 +10,53 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tutti/status.h>
 #include <vector>
 
 namespace tutti {
 
 using ByteCount = std::uint64_t;
 
-// "8", "64K", "1M", "2G" (binary suffixes, B or iB allowed behind them). Errors say what was wanted, without a variable's name.
+// "8", "64K", "1M", "2G" (binary suffixes, B or iB allowed behind them). Errors say what was wanted, without a
+// variable's name.
 Result<ByteCount> parse_bytes(std::string_view text);
-std::string to_text(ByteCount bytes);   // "64K" where exact, else the number
+std::string to_text(ByteCount bytes);  // "64K" where exact, else the number
 
 // The settings of one rank. A value copies and compares; hash() of it is compared among the ranks at start.
 struct Settings {
-  std::string log = "warning";                           // TUTTI_LOG
-  std::string algo;                                      // TUTTI_ALGO: rules, see comm/planner.h
-  std::optional<ByteCount> tree_threshold;               // TUTTI_TREE_THRESHOLD
-  std::optional<ByteCount> ring_threshold;               // TUTTI_RING_THRESHOLD
-  std::optional<ByteCount> direct_threshold;             // TUTTI_DIRECT_THRESHOLD
-  std::string transport = "auto";                        // TUTTI_TRANSPORT: auto, shm, tcp
-  std::string order = "any";                             // TUTTI_ORDER: any, canonical
-  ByteCount segment = 0;                                 // TUTTI_SEGMENT: 0 = by transport
-  int sockets = 0;                                       // TUTTI_SOCKETS: per pair; 0 = by the library
-  bool crc = true;                                       // TUTTI_CRC: CRC32C on TCP frames
-  bool check = false;                                    // TUTTI_CHECK
-  ByteCount memory_limit = 64ull << 20;                  // TUTTI_MEMORY_LIMIT: bytes of library memory a rank
-  std::chrono::milliseconds timeout{60000};              // TUTTI_TIMEOUT: no progress inside an operation; 0 = never
-  std::chrono::milliseconds init_timeout{120000};        // TUTTI_INIT_TIMEOUT
-  std::chrono::milliseconds absent_timeout{1800000};     // TUTTI_ABSENT_TIMEOUT
-  std::chrono::microseconds spin{-1};                    // TUTTI_SPIN: -1 = adaptive
-  std::string interface;                                 // TUTTI_INTERFACE: names, prefix*, ^exclusion, CIDR
-  std::string port_range;                                // TUTTI_PORT_RANGE: "40000-40100"
-  std::string simd;                                      // TUTTI_SIMD: scalar, avx2, avx512, neon
-  std::string job_key;                                   // TUTTI_JOB_KEY
+  std::string log = "warning";                        // TUTTI_LOG
+  std::string algo;                                   // TUTTI_ALGO: rules, see comm/planner.h
+  std::optional<ByteCount> tree_threshold;            // TUTTI_TREE_THRESHOLD
+  std::optional<ByteCount> ring_threshold;            // TUTTI_RING_THRESHOLD
+  std::optional<ByteCount> direct_threshold;          // TUTTI_DIRECT_THRESHOLD
+  std::string transport = "auto";                     // TUTTI_TRANSPORT: auto, shm, tcp
+  std::string order = "any";                          // TUTTI_ORDER: any, canonical
+  ByteCount segment = 0;                              // TUTTI_SEGMENT: 0 = by transport
+  int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library
+  bool crc = true;                                    // TUTTI_CRC: CRC32C on TCP frames
+  bool check = false;                                 // TUTTI_CHECK
+  ByteCount memory_limit = 64ull << 20;               // TUTTI_MEMORY_LIMIT: bytes of library memory a rank
+  std::chrono::milliseconds timeout{60000};           // TUTTI_TIMEOUT: no progress inside an operation; 0 = never
+  std::chrono::milliseconds init_timeout{120000};     // TUTTI_INIT_TIMEOUT
+  std::chrono::milliseconds absent_timeout{1800000};  // TUTTI_ABSENT_TIMEOUT
+  std::chrono::microseconds spin{-1};                 // TUTTI_SPIN: -1 = adaptive
+  std::string interface;                              // TUTTI_INTERFACE: names, prefix*, ^exclusion, CIDR
+  std::string port_range;                             // TUTTI_PORT_RANGE: "40000-40100"
+  std::string simd;                                   // TUTTI_SIMD: scalar, avx2, avx512, neon
+  std::string job_key;                                // TUTTI_JOB_KEY
   bool operator==(const Settings&) const = default;
   // Of those settings that all ranks must share (algo, thresholds, order, segment, ...).
   std::uint64_t shared_hash() const;
-  std::string shared_text() const;      // "TUTTI_ORDER=canonical TUTTI_ALGO=ring": the shared ones that are not at default
+  std::string shared_text() const;  // "TUTTI_ORDER=canonical TUTTI_ALGO=ring": the shared ones that are not at default
 };
 
 struct Variable {
   std::string_view name, kind, default_text, meaning;
-  bool shared = false;          // must be equal on all ranks
+  bool shared = false;  // must be equal on all ranks
 };
-std::span<const Variable> variables();      // sorted as documented: who, what to choose, limits
+std::span<const Variable> variables();  // sorted as documented: who, what to choose, limits
 
-// For a TUTTI_* name that is not in the table: a sentence with the nearest one that is. Empty for names that are, and for others.
+// For a TUTTI_* name that is not in the table: a sentence with the nearest one that is. Empty for names that are, and
+// for others.
 std::string complaint_about_name(std::string_view name);
 
 // First and last port, both included; {0, 0} for "": any.
@@ -70,7 +72,8 @@ using ReadVariable = std::function<const char*(const char* name)>;
 // From the process's environment; also sets the log level. Both warn about unknown TUTTI_* names (once a process).
 Result<Settings> read_settings();
 Result<Settings> read_settings(const ReadVariable& read, std::span<const std::string> all_names);
-// One variable of the process's environment, for code that reads other programs' names (RANK, SLURM_PROCID). "" when unset.
+// One variable of the process's environment, for code that reads other programs' names (RANK, SLURM_PROCID). "" when
+// unset.
 std::string environment(const char* name);
 
 }  // namespace tutti

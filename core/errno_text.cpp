@@ -18,8 +18,10 @@ const char* usual_cause(int error) {
     case EADDRNOTAVAIL: return "not an address of this host";
     case EMFILE: return "this process is out of descriptors: raise `ulimit -n`";
     case ENFILE: return "the whole system is out of descriptors";
-    case ENOMEM: case ENOBUFS: return "the kernel is out of memory for it";
-    case EACCES: case EPERM: return "not permitted to this user, or by a firewall";
+    case ENOMEM:
+    case ENOBUFS: return "the kernel is out of memory for it";
+    case EACCES:
+    case EPERM: return "not permitted to this user, or by a firewall";
     default: return nullptr;
   }
 }

@@ -25,12 +25,13 @@ std::uint64_t host_identity(const std::string& name) {
   std::ostringstream text;
   text << (boot.empty() ? name : boot);
   if (::stat("/proc/self/ns/net", &space) == 0) text << ' ' << space.st_dev << ':' << space.st_ino;
-  std::uint64_t hash = 0xcbf29ce484222325ull;   // FNV-1a
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
   for (char c : text.str()) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3ull;
   return hash;
 }
 
-// Cores by the quota of one cgroup folder: version 2's "max 100000" or "150000 100000", or version 1's two files. 0: none.
+// Cores by the quota of one cgroup folder: version 2's "max 100000" or "150000 100000", or version 1's two files. 0:
+// none.
 double quota_of(const std::string& folder) {
   std::istringstream v2(first_line(folder + "/cpu.max"));
   double quota = 0, period = 0;
@@ -43,7 +44,7 @@ double quota_of(const std::string& folder) {
 double cgroup_cores() {
   double least = 0;
   std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {        // "0::/path" or "4:cpu,cpuacct:/path"
+  for (std::string line; std::getline(file, line);) {  // "0::/path" or "4:cpu,cpuacct:/path"
     auto first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);

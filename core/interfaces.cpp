@@ -23,7 +23,8 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 bool is_v6(std::string_view host) { return host.find(':') != std::string_view::npos; }
 bool is_link_local(std::string_view host) { return starts_with_any(host, {"fe80:", "169.254."}); }
 bool is_virtual(std::string_view name) {
-  return starts_with_any(name, {"docker", "veth", "virbr", "br-", "cni", "flannel", "cali", "lxc", "lxd", "podman", "vmnet", "tun", "tap", "wg"});
+  return starts_with_any(name, {"docker", "veth", "virbr", "br-", "cni", "flannel", "cali", "lxc", "lxd", "podman",
+                                "vmnet", "tun", "tap", "wg"});
 }
 
 using Bits = std::array<std::uint8_t, 16>;
@@ -35,13 +36,14 @@ int bytes_of(std::string host, Bits& out) {
 }
 
 struct Pattern {
-  std::string name;          // without the star
+  std::string name;  // without the star
   bool prefix = false;
   Bits network{};
-  int network_bytes = 0, network_bits = 0;   // 0 bytes: by name
+  int network_bytes = 0, network_bits = 0;  // 0 bytes: by name
 
   bool matches(const InterfaceAddress& address) const {
-    if (network_bytes == 0) return prefix ? address.interface.compare(0, name.size(), name) == 0 : address.interface == name;
+    if (network_bytes == 0)
+      return prefix ? address.interface.compare(0, name.size(), name) == 0 : address.interface == name;
     Bits host{};
     if (bytes_of(address.host, host) != network_bytes) return false;
     for (int bit = 0; bit < network_bits; ++bit)
@@ -53,8 +55,10 @@ struct Pattern {
 Result<Pattern> parse_pattern(std::string_view text) {
   Pattern out;
   auto bad = [&] {
-    return Status(Code::invalid_argument,
-                  fmt::format("\"{}\" is not an interface: want a name, a prefix as in ib*, or a network as in 10.1.0.0/16", text));
+    return Status(
+        Code::invalid_argument,
+        fmt::format("\"{}\" is not an interface: want a name, a prefix as in ib*, or a network as in 10.1.0.0/16",
+                    text));
   };
   auto slash = text.find('/');
   if (slash != std::string_view::npos) {
@@ -98,7 +102,8 @@ std::string list_of(const std::vector<InterfaceAddress>& all) {
 
 }  // namespace
 
-Result<std::vector<std::string>> choose_addresses(const std::vector<InterfaceAddress>& all, std::string_view rule, bool loopback) {
+Result<std::vector<std::string>> choose_addresses(const std::vector<InterfaceAddress>& all, std::string_view rule,
+                                                  bool loopback) {
   const bool exclude = !rule.empty() && rule[0] == '^';
   auto patterns = parse_rule(rule.substr(exclude ? 1 : 0));
   if (!patterns) return patterns.status();
@@ -111,9 +116,12 @@ Result<std::vector<std::string>> choose_addresses(const std::vector<InterfaceAdd
     bool wanted = address.loopback ? loopback || (named && !exclude) : true;
     if (address.up && wanted && by_rule) chosen.push_back(address);
   }
-  if (chosen.empty() && !rule.empty()) return Status(Code::invalid_argument, "no address of this host matches; it has: " + list_of(all));
-  std::stable_sort(chosen.begin(), chosen.end(), [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
-  bool only_link_local = std::all_of(chosen.begin(), chosen.end(), [](const auto& a) { return a.loopback || is_link_local(a.host); });
+  if (chosen.empty() && !rule.empty())
+    return Status(Code::invalid_argument, "no address of this host matches; it has: " + list_of(all));
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
+  bool only_link_local =
+      std::all_of(chosen.begin(), chosen.end(), [](const auto& a) { return a.loopback || is_link_local(a.host); });
   std::vector<std::string> hosts;
   for (const auto& a : chosen)
     if (only_link_local || !is_link_local(a.host)) hosts.push_back(a.host);

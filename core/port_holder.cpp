@@ -42,7 +42,7 @@ bool holds_one(const std::string& pid, const std::set<std::string>& inodes) {
     char target[64];
     ssize_t bytes = ::readlink((path + "/" + entry->d_name).c_str(), target, sizeof target);
     if (bytes < 0) continue;
-    std::string_view text(target, std::size_t(bytes));     // "socket:[12345]"
+    std::string_view text(target, std::size_t(bytes));  // "socket:[12345]"
     constexpr std::string_view kStart = "socket:[";
     if (text.substr(0, kStart.size()) != kStart || text.back() != ']') continue;
     text.remove_prefix(kStart.size());

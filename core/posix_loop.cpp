@@ -81,7 +81,7 @@ void Poller::set(WatchId id, std::uint32_t event, Callback callback) {
   Side& side = watch->side(event);
   if (callback) arm(*watch, id, watch->armed | event);
   ++side.version;
-  std::swap(side.callback, callback);   // the old one dies last: its end may come back here
+  std::swap(side.callback, callback);  // the old one dies last: its end may come back here
 }
 
 bool Poller::call(WatchId id, std::uint32_t event) {
@@ -120,7 +120,8 @@ int Poller::wait_for_events(Nanoseconds limit, epoll_event* events, int capacity
   }
 #endif
   constexpr std::int64_t kLongest = 1 << 30;
-  std::int64_t milliseconds = limit.count() < 0 ? -1 : std::min<std::int64_t>((limit.count() + 999999) / 1000000, kLongest);
+  std::int64_t milliseconds =
+      limit.count() < 0 ? -1 : std::min<std::int64_t>((limit.count() + 999999) / 1000000, kLongest);
   return ::epoll_wait(epoll_, events, capacity, int(milliseconds));
 }
 
@@ -137,7 +138,8 @@ int Poller::wait(Nanoseconds limit, bool& woken) {
     }
     woken = true;
     std::uint64_t rings;
-    while (::read(doorbell_, &rings, sizeof rings) < 0 && errno == EINTR) {}
+    while (::read(doorbell_, &rings, sizeof rings) < 0 && errno == EINTR) {
+    }
     // After the read: a wake() in between adds nothing, and this wait is about to return anyway.
     rung_.exchange(false);
   }
@@ -147,7 +149,8 @@ int Poller::wait(Nanoseconds limit, bool& woken) {
 void Poller::wake() {
   if (rung_.exchange(true)) return;
   std::uint64_t one = 1;
-  while (::write(doorbell_, &one, sizeof one) < 0 && errno == EINTR) {}
+  while (::write(doorbell_, &one, sizeof one) < 0 && errno == EINTR) {
+  }
 }
 
 std::shared_ptr<void> Deadlines::add(TimePoint when, std::function<void()> callback) {
@@ -158,7 +161,7 @@ std::shared_ptr<void> Deadlines::add(TimePoint when, std::function<void()> callb
     ~Handle() {
       auto alive = entries.lock();
       if (!alive) return;
-      auto node = alive->by_time.extract(key);   // dies after the map is whole again
+      auto node = alive->by_time.extract(key);  // dies after the map is whole again
     }
   };
   Key key{when, ++count_};
@@ -173,7 +176,7 @@ std::optional<TimePoint> Deadlines::next() const {
 
 int Deadlines::run_due(TimePoint now) {
   int called = 0;
-  const std::uint64_t newest = count_;          // those added meanwhile wait for the next round
+  const std::uint64_t newest = count_;  // those added meanwhile wait for the next round
   auto entries = entries_;
   while (!entries->by_time.empty()) {
     auto [when, number] = entries->by_time.begin()->first;
@@ -196,7 +199,8 @@ std::shared_ptr<void> PosixLoop::at(TimePoint when, std::function<void()> callba
 
 std::uint64_t PosixLoop::random() {
   std::uint64_t bits = 0;
-  while (::getrandom(&bits, sizeof bits, 0) != ssize_t(sizeof bits)) {}
+  while (::getrandom(&bits, sizeof bits, 0) != ssize_t(sizeof bits)) {
+  }
   return bits;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // The real Loop: epoll, an eventfd as doorbell, deadlines in a map (no timer descriptors). Not for regular files.
 //
-// Threads as in core/net.h. Streams may be destroyed, made and changed inside of any callback, their own included, and may
-// outlive the loop (they just are not called any more).
+// Threads as in core/net.h. Streams may be destroyed, made and changed inside of any callback, their own included, and
+// may outlive the loop (they just are not called any more).
 #include <sys/epoll.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ class Poller {
   WatchId add(int descriptor);
   void remove(WatchId id);
   // Unsetting costs nothing: the kernel's interest is dropped only when it proves to be a nuisance.
-  void set(WatchId id, std::uint32_t event, Callback callback);   // EPOLLIN or EPOLLOUT; empty: not interested
+  void set(WatchId id, std::uint32_t event, Callback callback);  // EPOLLIN or EPOLLOUT; empty: not interested
   // Waits for at most `limit` (negative: for ever) and calls back. Returns how many were called.
   int wait(Nanoseconds limit, bool& woken);
   void wake();
@@ -40,12 +40,12 @@ class Poller {
  private:
   struct Side {
     Callback callback;
-    std::uint32_t version = 0;      // counts set()s, so that a callback that replaces itself is not overwritten
+    std::uint32_t version = 0;  // counts set()s, so that a callback that replaces itself is not overwritten
   };
   struct Watch {
-    int descriptor = -1;            // -1: free
+    int descriptor = -1;  // -1: free
     std::uint32_t generation = 0;
-    std::uint32_t armed = 0;        // what the kernel watches for
+    std::uint32_t armed = 0;  // what the kernel watches for
     Side readable, writable;
     Side& side(std::uint32_t event) { return event == EPOLLIN ? readable : writable; }
   };
@@ -57,7 +57,7 @@ class Poller {
 
   int epoll_ = -1;
   int doorbell_ = -1;
-  bool fine_waits_ = true;          // the kernel has epoll_pwait2
+  bool fine_waits_ = true;  // the kernel has epoll_pwait2
   std::atomic<bool> rung_{false};
   std::vector<std::unique_ptr<Watch>> watches_;
   std::vector<std::uint32_t> free_;

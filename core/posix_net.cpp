@@ -50,7 +50,9 @@ SocketAddress name_of(int descriptor, NameOf which) {
   return out;
 }
 
-void set_option(int descriptor, int level, int name, int value) { ::setsockopt(descriptor, level, name, &value, sizeof value); }
+void set_option(int descriptor, int level, int name, int value) {
+  ::setsockopt(descriptor, level, name, &value, sizeof value);
+}
 
 // TCP only: no waiting for more to send; and a host that vanished is noticed on an idle connection within about 25 s.
 void set_stream_options(int descriptor, int family) {
@@ -69,12 +71,14 @@ Status system_status(std::string what, int error) {
   return {resources ? Code::out_of_resources : Code::network, std::move(what) + ": " + errno_text(error)};
 }
 
-constexpr std::size_t kMostDescriptors = 64;   // in one message; the kernel's limit is 253
+constexpr std::size_t kMostDescriptors = 64;  // in one message; the kernel's limit is 253
 
 class SocketStream final : public Stream {
  public:
   explicit SocketStream(std::unique_ptr<Socket> socket, std::string remote)
-      : socket_(std::move(socket)), remote_(std::move(remote)), family_(name_of(socket_->get(), ::getsockname).family()) {}
+      : socket_(std::move(socket)),
+        remote_(std::move(remote)),
+        family_(name_of(socket_->get(), ::getsockname).family()) {}
 
   IoResult read(std::span<std::byte> into) override {
     for (;;) {
@@ -87,7 +91,7 @@ class SocketStream final : public Stream {
   }
 
   IoResult write(std::span<const iovec> from) override {
-    constexpr std::size_t kMostParts = 1024;   // IOV_MAX
+    constexpr std::size_t kMostParts = 1024;  // IOV_MAX
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(from.data());
     message.msg_iovlen = std::min(from.size(), kMostParts);
@@ -115,9 +119,11 @@ class SocketStream final : public Stream {
 };
 
 Status SocketStream::send_descriptors(std::span<const int> descriptors) {
-  if (family_ != AF_UNIX) return {Code::unsupported, "descriptors can be passed on Unix sockets only, not to " + remote_};
+  if (family_ != AF_UNIX)
+    return {Code::unsupported, "descriptors can be passed on Unix sockets only, not to " + remote_};
   if (descriptors.empty() || descriptors.size() > kMostDescriptors)
-    return {Code::invalid_argument, fmt::format("want 1 to {} descriptors at once, not {}", kMostDescriptors, descriptors.size())};
+    return {Code::invalid_argument,
+            fmt::format("want 1 to {} descriptors at once, not {}", kMostDescriptors, descriptors.size())};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)] = {};
   char byte = 0;
   iovec part{&byte, 1};
@@ -132,13 +138,15 @@ Status SocketStream::send_descriptors(std::span<const int> descriptors) {
   header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
   std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   ssize_t sent;
-  while ((sent = ::sendmsg(socket_->get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR) {}
+  while ((sent = ::sendmsg(socket_->get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR) {
+  }
   if (sent == 1) return {};
   return system_status("pass descriptors to " + remote_, errno);
 }
 
 Result<std::vector<int>> SocketStream::receive_descriptors() {
-  if (family_ != AF_UNIX) return Status(Code::unsupported, "descriptors can be passed on Unix sockets only, not from " + remote_);
+  if (family_ != AF_UNIX)
+    return Status(Code::unsupported, "descriptors can be passed on Unix sockets only, not from " + remote_);
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)] = {};
   char byte = 0;
   iovec part{&byte, 1};
@@ -148,7 +156,8 @@ Result<std::vector<int>> SocketStream::receive_descriptors() {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t got;
-  while ((got = ::recvmsg(socket_->get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {}
+  while ((got = ::recvmsg(socket_->get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
+  }
   if (got < 0 && would_block(errno)) return std::vector<int>{};
   if (got < 0) return system_status("receive descriptors from " + remote_, errno);
   std::vector<int> out;
@@ -169,7 +178,9 @@ Result<std::vector<int>> SocketStream::receive_descriptors() {
 class SocketAcceptor final : public Acceptor {
  public:
   SocketAcceptor(PosixLoop& loop, int descriptor, Network::OnAccept on_accept)
-      : loop_(loop), socket_(loop.poller(), descriptor), on_accept_(std::make_shared<Network::OnAccept>(std::move(on_accept))) {
+      : loop_(loop),
+        socket_(loop.poller(), descriptor),
+        on_accept_(std::make_shared<Network::OnAccept>(std::move(on_accept))) {
     watch();
   }
   std::string address() const override { return to_text(name_of(socket_.get(), ::getsockname)); }
@@ -191,9 +202,10 @@ class SocketAcceptor final : public Acceptor {
       int descriptor = ::accept4(socket_.get(), from.get(), &from.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (descriptor < 0) return after_failure(errno);
       set_stream_options(descriptor, from.family());
-      auto stream = std::make_unique<SocketStream>(std::make_unique<Socket>(socket_.poller(), descriptor), to_text(from));
+      auto stream =
+          std::make_unique<SocketStream>(std::make_unique<Socket>(socket_.poller(), descriptor), to_text(from));
       (*on_accept)(std::move(stream));
-      if (on_accept.use_count() == 1) return;   // destroyed meanwhile
+      if (on_accept.use_count() == 1) return;  // destroyed meanwhile
     }
   }
   void after_failure(int error) {
@@ -216,7 +228,7 @@ class Connecting {
  public:
   Connecting(PosixLoop& loop, std::string address, Network::OnConnect on_connect)
       : loop_(loop), address_(std::move(address)), on_connect_(std::move(on_connect)) {
-    timer_ = loop_.at(loop_.now(), [this] { begin(); });    // never from within connect() itself
+    timer_ = loop_.at(loop_.now(), [this] { begin(); });  // never from within connect() itself
   }
 
  private:
@@ -244,13 +256,14 @@ class Connecting {
   void finish_connected() {
     // A connect to a free local port of the ephemeral range may meet itself.
     auto local = name_of(socket_->get(), ::getsockname);
-    if (local.family() != AF_UNIX && local == name_of(socket_->get(), ::getpeername)) return finish(failed(ECONNREFUSED));
+    if (local.family() != AF_UNIX && local == name_of(socket_->get(), ::getpeername))
+      return finish(failed(ECONNREFUSED));
     socket_->set(EPOLLOUT, nullptr);
     finish(std::unique_ptr<Stream>(std::make_unique<SocketStream>(std::move(socket_), address_)));
   }
   Status failed(int error) const { return system_status("connect to " + address_, error); }
   void finish(Result<std::unique_ptr<Stream>> result) {
-    auto callback = std::move(on_connect_);   // may drop the handle, and so this
+    auto callback = std::move(on_connect_);  // may drop the handle, and so this
     socket_.reset();
     callback(std::move(result));
   }
@@ -274,7 +287,7 @@ PosixNetwork::PosixNetwork(PosixLoop& loop, const Settings& settings)
 PosixNetwork::~PosixNetwork() = default;
 
 Result<int> PosixNetwork::bind_and_listen(SocketAddress address, const std::string& text) {
-  constexpr int kQueue = 4096;    // all ranks come at once; the kernel caps it at net.core.somaxconn
+  constexpr int kQueue = 4096;  // all ranks come at once; the kernel caps it at net.core.somaxconn
   int descriptor = ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return system_status("listen on " + text, errno);
   if (address.family() != AF_UNIX) set_option(descriptor, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -303,8 +316,8 @@ Result<std::unique_ptr<Acceptor>> PosixNetwork::listen(const std::string& addres
       if (descriptor || descriptor.status().code() != Code::network) break;
     }
     if (!descriptor)
-      return Status(descriptor.status().code(), fmt::format("no port of TUTTI_PORT_RANGE={}-{} can be had: {}", ports_.first,
-                                                            ports_.last, descriptor.status().text()));
+      return Status(descriptor.status().code(), fmt::format("no port of TUTTI_PORT_RANGE={}-{} can be had: {}",
+                                                            ports_.first, ports_.last, descriptor.status().text()));
   }
   if (!descriptor) return descriptor.status();
   return std::unique_ptr<Acceptor>(std::make_unique<SocketAcceptor>(loop_, *descriptor, std::move(on_accept)));
@@ -334,7 +347,8 @@ Result<std::vector<std::string>> PosixNetwork::resolve(const std::string& host_a
   addrinfo* list = nullptr;
   int error = ::getaddrinfo(split->host.c_str(), nullptr, &hints, &list);
   if (error != 0)
-    return Status(Code::network, fmt::format("look up host {}: {}", split->host, error == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(error)));
+    return Status(Code::network, fmt::format("look up host {}: {}", split->host,
+                                             error == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(error)));
   for (addrinfo* at = list; at; at = at->ai_next) {
     SocketAddress address;
     address.bytes = at->ai_addrlen;

@@ -14,19 +14,21 @@ namespace {
 
 Status not_an_address(std::string_view text) {
   return {Code::invalid_argument,
-          fmt::format("\"{}\" is not an address: want \"host:port\", \"[v6]:port\" or \"@name\", such as 10.0.0.1:4000", text)};
+          fmt::format("\"{}\" is not an address: want \"host:port\", \"[v6]:port\" or \"@name\", such as 10.0.0.1:4000",
+                      text)};
 }
 
 Result<SocketAddress> unix_address(std::string_view text) {
   SocketAddress out;
   auto& to = reinterpret_cast<sockaddr_un&>(out.storage);
   if (text.size() > sizeof to.sun_path)
-    return Status(Code::invalid_argument, fmt::format("\"{}\": a Unix socket's name has at most {} characters", text, sizeof to.sun_path - 1));
+    return Status(Code::invalid_argument,
+                  fmt::format("\"{}\": a Unix socket's name has at most {} characters", text, sizeof to.sun_path - 1));
   to.sun_family = AF_UNIX;
   std::memcpy(to.sun_path, text.data(), text.size());
-  to.sun_path[0] = 0;                    // abstract: a name in the kernel, no file
+  to.sun_path[0] = 0;  // abstract: a name in the kernel, no file
   out.bytes = socklen_t(offsetof(sockaddr_un, sun_path) + text.size());
-  if (text.size() == 1) out.bytes = offsetof(sockaddr_un, sun_path);   // "@": the kernel picks one
+  if (text.size() == 1) out.bytes = offsetof(sockaddr_un, sun_path);  // "@": the kernel picks one
   return out;
 }
 
@@ -63,7 +65,8 @@ Result<HostAndPort> split_address(std::string_view text) {
 }
 
 std::string join_address(std::string_view host, int port) {
-  return host.find(':') == std::string_view::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+  return host.find(':') == std::string_view::npos ? fmt::format("{}:{}", host, port)
+                                                  : fmt::format("[{}]:{}", host, port);
 }
 
 Result<SocketAddress> parse_address(std::string_view text) {
@@ -111,7 +114,8 @@ std::string to_text(const SocketAddress& address) {
     ::inet_ntop(AF_INET6, &v6.sin6_addr, buffer, sizeof buffer);
     char scope[IF_NAMESIZE] = "";
     if (v6.sin6_scope_id == 0) return fmt::format("[{}]:{}", buffer, address.port());
-    if (!::if_indextoname(v6.sin6_scope_id, scope)) return fmt::format("[{}%{}]:{}", buffer, v6.sin6_scope_id, address.port());
+    if (!::if_indextoname(v6.sin6_scope_id, scope))
+      return fmt::format("[{}%{}]:{}", buffer, v6.sin6_scope_id, address.port());
     return fmt::format("[{}%{}]:{}", buffer, scope, address.port());
   }
   const auto& local = reinterpret_cast<const sockaddr_un&>(address.storage);

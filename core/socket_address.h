@@ -1,11 +1,12 @@
 #pragma once
-// A socket's address as a value: IPv4, IPv6 or abstract Unix, to and from the text of core/net.h. Numeric only; no look-ups.
+// A socket's address as a value: IPv4, IPv6 or abstract Unix, to and from the text of core/net.h. Numeric only; no
+// look-ups.
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <tutti/status.h>
 #include <string>
 #include <string_view>
-#include <tutti/status.h>
 
 namespace tutti {
 
@@ -14,7 +15,7 @@ struct SocketAddress {
   socklen_t bytes = 0;
 
   int family() const { return storage.ss_family; }
-  int port() const;                  // 0 for Unix
+  int port() const;  // 0 for Unix
   void set_port(int port);
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }

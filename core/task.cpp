@@ -38,7 +38,7 @@ void Readiness::finish(bool ready) {
   ready_ = ready;
   auto waiting = waiting_;
   disarm();
-  waiting.resume();        // `this` may be gone afterwards
+  waiting.resume();  // `this` may be gone afterwards
 }
 
 void Event::set() {
@@ -75,7 +75,8 @@ Task<Status> read_exact(Loop& loop, Stream& stream, std::span<std::byte> into, T
   while (!into.empty()) {
     IoResult io = stream.read(into);
     if (!io.status) co_return io.status;
-    if (io.closed) co_return Status(Code::network, fmt::format("read from {}: closed by the other side", stream.remote_address()));
+    if (io.closed)
+      co_return Status(Code::network, fmt::format("read from {}: closed by the other side", stream.remote_address()));
     into = into.subspan(io.bytes);
     if (io.bytes > 0) continue;
     Readiness readable(loop, stream, Readiness::Side::readable, deadline);

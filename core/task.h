@@ -1,11 +1,12 @@
 #pragma once
-// Coroutines over a Loop: Task, and what can be awaited. For start-up and rare paths; nothing of the data path is a coroutine.
+// Coroutines over a Loop: Task, and what can be awaited. For start-up and rare paths; nothing of the data path is a
+// coroutine.
 //
-// A Task is lazy (runs when awaited or started), has one owner, and is cancelled by being destroyed: its frame goes, and with
-// it whatever it waited for is unregistered. Tasks, their loop and their streams belong to one thread.
+// A Task is lazy (runs when awaited or started), has one owner, and is cancelled by being destroyed: its frame goes,
+// and with it whatever it waited for is unregistered. Tasks, their loop and their streams belong to one thread.
 //
-// For the compilers' sake (GCC 11, 12): in an expression with co_await, the arguments are named variables, references or
-// plain values, never temporaries that have destructors.
+// For the compilers' sake (GCC 11, 12): in an expression with co_await, the arguments are named variables, references
+// or plain values, never temporaries that have destructors.
 #include <coroutine>
 #include <deque>
 #include <exception>
@@ -42,7 +43,7 @@ struct PromiseBase {
   };
   std::suspend_always initial_suspend() noexcept { return {}; }
   Final final_suspend() noexcept { return {}; }
-  void unhandled_exception() noexcept { std::terminate(); }   // only out of memory; everything else is a Status
+  void unhandled_exception() noexcept { std::terminate(); }  // only out of memory; everything else is a Status
 };
 
 template <class T>
@@ -77,8 +78,8 @@ class [[nodiscard]] Task {
   }
   ~Task() { reset(nullptr); }
 
-  // For the outermost task, and for one that runs beside its owner and is awaited later: runs until it waits for something.
-  // Call once.
+  // For the outermost task, and for one that runs beside its owner and is awaited later: runs until it waits for
+  // something. Call once.
   void start() {
     handle_.promise().started = true;
     handle_.resume();
@@ -115,8 +116,12 @@ class [[nodiscard]] Task {
 
 namespace detail {
 template <class T>
-Task<T> Promise<T>::get_return_object() { return Task<T>(std::coroutine_handle<Promise<T>>::from_promise(*this)); }
-inline Task<void> Promise<void>::get_return_object() { return Task<void>(std::coroutine_handle<Promise<void>>::from_promise(*this)); }
+Task<T> Promise<T>::get_return_object() {
+  return Task<T>(std::coroutine_handle<Promise<T>>::from_promise(*this));
+}
+inline Task<void> Promise<void>::get_return_object() {
+  return Task<void>(std::coroutine_handle<Promise<void>>::from_promise(*this));
+}
 }  // namespace detail
 
 // Drives the loop until the task, which must have been started, is done.
@@ -138,12 +143,13 @@ class TaskSet {
   std::size_t sweep_at_ = 16;
 };
 
-// Awaitable: until the stream is readable (or writable), or the deadline has passed. True: ready. The stream must outlive
-// the wait, and nobody else may wait for the same side of it.
+// Awaitable: until the stream is readable (or writable), or the deadline has passed. True: ready. The stream must
+// outlive the wait, and nobody else may wait for the same side of it.
 class Readiness {
  public:
   enum class Side { readable, writable };
-  Readiness(Loop& loop, Stream& stream, Side side, TimePoint deadline) : loop_(loop), stream_(stream), side_(side), deadline_(deadline) {}
+  Readiness(Loop& loop, Stream& stream, Side side, TimePoint deadline)
+      : loop_(loop), stream_(stream), side_(side), deadline_(deadline) {}
   ~Readiness() { disarm(); }
   Readiness(const Readiness&) = delete;
   Readiness& operator=(const Readiness&) = delete;

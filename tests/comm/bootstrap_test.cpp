@@ -73,7 +73,7 @@ std::vector<Status> run_all(const std::vector<JoinRequest>& all, Then then = {})
       auto world = join_on(*loop, all[i]);
       out[i] = world.status();
       if (world && then) then(*loop, **world);
-      ended.arrive_and_wait();          // worlds go together
+      ended.arrive_and_wait();  // worlds go together
     });
   }
   for (auto& thread : threads) thread.join();
@@ -136,7 +136,11 @@ TEST_P(Worlds, spread_messages_reach_every_rank_once) {
     EXPECT_THAT(heard, Each(1));
     // Others may still need this rank to pass messages on.
     std::promise<void> passed;
-    std::thread waiter([&] { all_heard.arrive_and_wait(); passed.set_value(); loop.wake(); });
+    std::thread waiter([&] {
+      all_heard.arrive_and_wait();
+      passed.set_value();
+      loop.wake();
+    });
     auto done = passed.get_future();
     while (done.wait_for(0s) != std::future_status::ready) loop.run(1s);
     waiter.join();
@@ -159,10 +163,12 @@ TEST(Bootstrap, a_host_name_will_do) {
 TEST(Bootstrap, two_hundred_and_fifty_six_ranks_come_up) {
   auto start = std::chrono::steady_clock::now();
   std::atomic<int> complete{0};
-  auto statuses = run_all(requests(256, fresh_name()), [&](Loop&, World& world) { complete += world.ranks()[255].rank == 255; });
+  auto statuses =
+      run_all(requests(256, fresh_name()), [&](Loop&, World& world) { complete += world.ranks()[255].rank == 255; });
   EXPECT_THAT(texts(statuses), Each("ok"));
   EXPECT_EQ(complete, 256);
-  RecordProperty("seconds", std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
+  RecordProperty("seconds",
+                 std::to_string(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()));
 }
 
 TEST(Bootstrap, by_unique_id_with_the_maker_elsewhere) {
@@ -194,7 +200,7 @@ TEST(Bootstrap, ranks_may_come_before_the_meeting_point) {
     auto r = request(1, 2, name);
     auto task = join(*loop, r);
     task.start();
-    for (int i = 0; i < 20; ++i) loop->run(1ms);         // several rounds of being refused
+    for (int i = 0; i < 20; ++i) loop->run(1ms);  // several rounds of being refused
     auto world = run_until_done(*loop, task);
     first.set_value(world.status());
   });
@@ -269,7 +275,7 @@ TEST(Bootstrap, other_settings_are_told_to_all_with_the_difference) {
   auto all = requests(3, fresh_name());
   for (auto& r : all) r.settings.segment = 65536;
   all[1].settings.order = "canonical";
-  all[1].settings.log = "debug";           // not shared
+  all[1].settings.log = "debug";  // not shared
   for (const Status& status : run_all(all)) {
     EXPECT_EQ(status.code(), Code::mismatch) << status.to_string();
     EXPECT_THAT(status.text(), HasSubstr("TUTTI_ORDER"));
@@ -315,7 +321,7 @@ TEST(Bootstrap, strangers_at_the_door_change_nothing) {
       if (!stream) continue;
       iovec part{const_cast<char*>(garbage.data()), garbage.size()};
       if (i % 3 == 0) (*stream)->write(std::span<const iovec>(&part, 1));
-      if (i % 3 == 1 && idle.size() < 64) idle.push_back(std::move(*stream));    // says nothing and stays
+      if (i % 3 == 1 && idle.size() < 64) idle.push_back(std::move(*stream));  // says nothing and stays
     }
   });
   auto all = requests(16, fmt::format("127.0.0.1:{}", port));
@@ -335,7 +341,13 @@ TEST(Bootstrap, a_cancelled_join_leaves_nothing_behind) {
     loop->run(1ms);
   }
   EXPECT_EQ(loop->until_next_deadline(), Nanoseconds(-1));
-  EXPECT_FALSE(join_on(*loop, [&] { r.settings.init_timeout = 10ms; return r; }()).ok()) << "but the name is free again, and nobody came";
+  EXPECT_FALSE(join_on(*loop,
+                       [&] {
+                         r.settings.init_timeout = 10ms;
+                         return r;
+                       }())
+                   .ok())
+      << "but the name is free again, and nobody came";
 }
 
 TEST(Bootstrap, ranks_out_of_range_are_refused) {
@@ -374,8 +386,9 @@ TEST(World, opens_authenticated_streams_for_each_purpose) {
     const int descriptors[] = {0};
     EXPECT_EQ((*stream)->send_descriptors(descriptors).ok(), purpose == Purpose::shm);
     two.loop->run(10ms);
-    if (purpose == Purpose::shm)      // the second one waits until somebody asks
-      two.worlds[0]->set_on_connection([&](const PeerHello& hello, StreamPtr s) { incoming.emplace_back(hello, std::move(s)); });
+    if (purpose == Purpose::shm)  // the second one waits until somebody asks
+      two.worlds[0]->set_on_connection(
+          [&](const PeerHello& hello, StreamPtr s) { incoming.emplace_back(hello, std::move(s)); });
   }
   ASSERT_TRUE(run_until(*two.loop, [&] { return incoming.size() == 2; }));
   EXPECT_EQ(incoming[0].first.purpose, Purpose::shm);
@@ -403,7 +416,8 @@ TEST(World, a_rank_that_is_gone_refuses_and_is_named) {
 TEST(World, direct_messages_and_their_limits) {
   Two two;
   std::string got;
-  two.worlds[0]->control().on_message([&](int from, std::span<const std::byte> m) { got = fmt::format("{}:{}", from, m.size()); });
+  two.worlds[0]->control().on_message(
+      [&](int from, std::span<const std::byte> m) { got = fmt::format("{}:{}", from, m.size()); });
   std::vector<std::byte> most(Control::kMaxMessageBytes), more(Control::kMaxMessageBytes + 1);
   EXPECT_TRUE(two.worlds[1]->control().send(0, most).ok());
   EXPECT_TRUE(run_until(*two.loop, [&] { return !got.empty(); }));
@@ -438,7 +452,7 @@ class Planes : public ::testing::Test {
     for (int r = 0; r < n; ++r)
       for (int peer : control_neighbours(r, n))
         if (peer > r) link(links[std::size_t(r)][peer], links[std::size_t(peer)][r]);
-    raw_ = std::move(links[0]);        // rank 0 is the test itself
+    raw_ = std::move(links[0]);  // rank 0 is the test itself
     for (int r = 1; r < n; ++r) planes_[r] = std::make_unique<Control>(r, ranks_, std::move(links[std::size_t(r)]));
   }
   void link(StreamPtr& a, StreamPtr& b) {
@@ -471,8 +485,9 @@ TEST_F(Planes, a_death_is_told_once_to_every_rank_with_the_culprit) {
 }
 
 TEST_F(Planes, nonsense_on_a_link_ends_the_link_and_not_the_plane) {
-  for (const std::string& nonsense : {std::string(8, '\xff'), std::string("\x09\0\0\0\x77\0\0\0\0\0\0\0\0", 13), std::string("\x09\0\0\0\x02\xff\xff\xff\x7f\0\0\0\0", 13),
-                                      std::string("\x01\0\0\0\x02", 5)}) {
+  for (const std::string& nonsense :
+       {std::string(8, '\xff'), std::string("\x09\0\0\0\x77\0\0\0\0\0\0\0\0", 13),
+        std::string("\x09\0\0\0\x02\xff\xff\xff\x7f\0\0\0\0", 13), std::string("\x01\0\0\0\x02", 5)}) {
     planes_.clear();
     ranks_.clear();
     make(2);

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
 #include <tutti/version.h>
+#include <random>
 
 #include "core/posix_loop.h"
 
@@ -60,7 +60,7 @@ class Handshake : public ::testing::Test {
     Result<PeerHello> accepted = Status(), connected = Status();
   };
   Recording record(const JobKey& caller_key, const JobKey& listener_key) {
-    Ends left = connect_pair(), right = connect_pair();      // caller - relay, relay - listener
+    Ends left = connect_pair(), right = connect_pair();  // caller - relay, relay - listener
     Recording out;
     auto pump = [](Stream& from, Stream& to, Bytes& copy) {
       std::byte buffer[512];
@@ -80,7 +80,8 @@ class Handshake : public ::testing::Test {
       pump(*right.caller, *left.listener, out.from_listener);
       loop().run(1ms);
       if (connecting.done()) left.caller.reset();
-      if (accepting.done() && !connecting.done()) right.listener.reset(), left.listener.reset(), left.listener = connect_pair().listener;
+      if (accepting.done() && !connecting.done())
+        right.listener.reset(), left.listener.reset(), left.listener = connect_pair().listener;
     }
     out.connected = connecting.result();
     out.accepted = accepting.result();
@@ -162,7 +163,7 @@ TEST_F(Handshake, reflecting_a_caller_to_itself_fails) {
   auto reading = read_exact(loop(), *ends.listener, hello, loop().now() + 10s);
   reading.start();
   EXPECT_TRUE(run_until_done(loop(), reading).ok());
-  hello.resize(200);       // its own start, then what it takes for an answer and a proof
+  hello.resize(200);  // its own start, then what it takes for an answer and a proof
   auto writing = write_all(loop(), *ends.listener, hello, loop().now() + 10s);
   writing.start();
   EXPECT_TRUE(run_until_done(loop(), writing).ok());
@@ -192,7 +193,8 @@ TEST_F(Handshake, any_flipped_byte_of_the_caller_is_noticed) {
       part.iov_len = io.bytes;
       if (right.caller && io.bytes > 0) left.listener->write(std::span<const iovec>(&part, 1));
       loop().run(1ms);
-      if (connecting.done() && left.caller && !accepting.done() && passed >= size - 32 && passed < size) left.caller.reset();
+      if (connecting.done() && left.caller && !accepting.done() && passed >= size - 32 && passed < size)
+        left.caller.reset();
     }
     ASSERT_TRUE(accepting.done()) << "byte " << at;
     EXPECT_FALSE(accepting.result().ok()) << "byte " << at;
@@ -223,7 +225,8 @@ TEST_F(Handshake, truncated_ones_end_with_the_connection_or_the_deadline) {
   for (std::size_t size = 0; size < whole.size(); ++size) {
     Bytes part(whole.begin(), whole.begin() + std::ptrdiff_t(size));
     Status status = accept_from(part, true, 600s);
-    EXPECT_TRUE(status.code() == Code::network || status.code() == Code::mismatch) << size << ": " << status.to_string();
+    EXPECT_TRUE(status.code() == Code::network || status.code() == Code::mismatch)
+        << size << ": " << status.to_string();
   }
   EXPECT_EQ(accept_from({}, false, 5ms).code(), Code::timeout);
   EXPECT_EQ(accept_from(Bytes(whole.begin(), whole.begin() + 20), false, 5ms).code(), Code::timeout);

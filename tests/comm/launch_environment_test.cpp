@@ -37,16 +37,33 @@ Environment without(Environment base, const std::string& name) {
   return base;
 }
 
-const Environment kTorchrun = {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
-                               {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "run7"}};
+const Environment kTorchrun = {{"RANK", "3"},
+                               {"WORLD_SIZE", "8"},
+                               {"LOCAL_RANK", "1"},
+                               {"LOCAL_WORLD_SIZE", "2"},
+                               {"MASTER_ADDR", "node1"},
+                               {"MASTER_PORT", "29500"},
+                               {"TORCHELASTIC_RUN_ID", "run7"}};
 const Environment kTutti = {{"TUTTI_RANK", "1"}, {"TUTTI_RANK_COUNT", "2"}, {"TUTTI_ADDRESS", "10.0.0.1:4000"}};
-const Environment kSlurm = {{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "11"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"},
-                            {"SLURM_STEP_NODELIST", "gpu[07-08,11]"}, {"SLURM_JOB_NODELIST", "gpu[01-11]"},
-                            {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"}, {"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", "2"}};
-const Environment kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "1560477697"},
-                              {"OMPI_MCA_orte_hnp_uri", "1560477696.0;tcp://192.0.2.2,172.17.0.1:50353;tcp6://[fd00::2]:45623"}};
-const Environment kHydra = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}, {"PMI_FD", "6"}};
+const Environment kSlurm = {{"SLURM_PROCID", "5"},
+                            {"SLURM_NTASKS", "11"},
+                            {"SLURM_LOCALID", "1"},
+                            {"SLURM_NODEID", "1"},
+                            {"SLURM_STEP_NODELIST", "gpu[07-08,11]"},
+                            {"SLURM_JOB_NODELIST", "gpu[01-11]"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},
+                            {"SLURM_JOB_ID", "4711"},
+                            {"SLURM_STEP_ID", "2"}};
+const Environment kOpenMpi = {
+    {"OMPI_COMM_WORLD_RANK", "1"},
+    {"OMPI_COMM_WORLD_SIZE", "4"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+    {"PMIX_RANK", "1"},
+    {"PMIX_NAMESPACE", "1560477697"},
+    {"OMPI_MCA_orte_hnp_uri", "1560477696.0;tcp://192.0.2.2,172.17.0.1:50353;tcp6://[fd00::2]:45623"}};
+const Environment kHydra = {
+    {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}, {"PMI_FD", "6"}};
 
 TEST(Launch, without_a_launcher_it_is_rank_0_of_1) {
   auto launch = read({{"PATH", "/bin"}, {"WORLD_SIZE", "1"}});
@@ -90,7 +107,7 @@ TEST(Launch, slurm_takes_the_first_host_of_the_step_and_a_port_by_rule) {
   EXPECT_EQ(launch->rank_count, 11);
   EXPECT_EQ(launch->local_rank, 1);
   EXPECT_EQ(launch->local_rank_count, 4);
-  EXPECT_THAT(launch->addresses, ElementsAre("gpu07:22979"));    // 20000 + (4711 x 7 + 2) mod 10000
+  EXPECT_THAT(launch->addresses, ElementsAre("gpu07:22979"));  // 20000 + (4711 x 7 + 2) mod 10000
   EXPECT_THAT(read(without(kSlurm, "SLURM_STEP_NODELIST"))->addresses, ElementsAre("gpu01:22979"));
 }
 
@@ -116,14 +133,17 @@ TEST(Launch, open_mpi_on_several_hosts_meets_where_mpirun_is) {
   auto launch = read(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
   ASSERT_TRUE(launch.ok()) << launch.status().to_string();
   ASSERT_EQ(launch->addresses.size(), 3u);
-  EXPECT_THAT(launch->addresses, ElementsAre(StartsWith("192.0.2.2:2"), StartsWith("172.17.0.1:2"), StartsWith("[fd00::2]:2")));
+  EXPECT_THAT(launch->addresses,
+              ElementsAre(StartsWith("192.0.2.2:2"), StartsWith("172.17.0.1:2"), StartsWith("[fd00::2]:2")));
   EXPECT_EQ(launch->ports, 16);
   auto none = read(without(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}), "OMPI_MCA_orte_hnp_uri"));
   EXPECT_THAT(none.status().text(), HasSubstr("TUTTI_ADDRESS"));
 }
 
 TEST(Launch, a_master_address_serves_mpirun_too) {
-  auto launch = read(with(kOpenMpi, {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+  auto launch = read(with(kOpenMpi, {{"MASTER_ADDR", "node1"},
+                                     {"MASTER_PORT", "29500"},
+                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
                                      {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}));
   ASSERT_TRUE(launch.ok()) << launch.status().to_string();
   EXPECT_THAT(launch->addresses, ElementsAre("node1:29500"));
@@ -131,13 +151,15 @@ TEST(Launch, a_master_address_serves_mpirun_too) {
 
 TEST(Launch, hydra_on_one_host_goes_by_its_proxy_even_through_a_shell) {
   const Ancestor shell{12818, "sh", "900"}, other_shell{12819, "sh", "901"}, proxy{12817, "hydra_pmi_proxy", "899"};
-  auto first = read(kHydra, {shell, proxy}), second = read(with(kHydra, {{"PMI_RANK", "1"}, {"MPI_LOCALRANKID", "1"}}), {other_shell, proxy});
+  auto first = read(kHydra, {shell, proxy}),
+       second = read(with(kHydra, {{"PMI_RANK", "1"}, {"MPI_LOCALRANKID", "1"}}), {other_shell, proxy});
   ASSERT_TRUE(first.ok() && second.ok()) << first.status().to_string();
   EXPECT_EQ(first->launcher, "mpich");
   EXPECT_EQ(second->rank, 1);
   EXPECT_EQ(first->addresses, second->addresses);
   EXPECT_THAT(first->addresses, ElementsAre(StartsWith("@tutti-")));
-  EXPECT_NE(read(kHydra, {{shell}, {12817, "hydra_pmi_proxy", "950"}})->addresses, first->addresses) << "a later job with the same pid";
+  EXPECT_NE(read(kHydra, {{shell}, {12817, "hydra_pmi_proxy", "950"}})->addresses, first->addresses)
+      << "a later job with the same pid";
 }
 
 TEST(Launch, hydra_on_several_hosts_asks_for_an_address) {
@@ -211,8 +233,8 @@ TEST(HostList, expands_brackets) {
 }
 
 TEST(HostList, refuses_malformed_ones) {
-  for (const char* text : {"", ",", "a,", "n[", "n]", "n[]", "n[1-]", "n[-1]", "n[3-1]", "n[a-b]", "n[1,]", "n[[1]]", "n[0-65536]", "n[0-999]m[0-999]",
-                           "n[1-99999999999]"})
+  for (const char* text : {"", ",", "a,", "n[", "n]", "n[]", "n[1-]", "n[-1]", "n[3-1]", "n[a-b]", "n[1,]", "n[[1]]",
+                           "n[0-65536]", "n[0-999]m[0-999]", "n[1-99999999999]"})
     EXPECT_EQ(expand_host_list(text).status().code(), Code::invalid_argument) << text;
 }
 

@@ -13,7 +13,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(Address, texts_and_back) {
-  for (const char* text : {"10.0.0.1:4000", "0.0.0.0:0", "[::1]:65535", "[fe80::1%lo]:1", "[2001:db8::5]:80", "@name", "@", "@with:colon"}) {
+  for (const char* text : {"10.0.0.1:4000", "0.0.0.0:0", "[::1]:65535", "[fe80::1%lo]:1", "[2001:db8::5]:80", "@name",
+                           "@", "@with:colon"}) {
     auto address = parse_address(text);
     ASSERT_TRUE(address.ok()) << text << ": " << address.status().to_string();
     EXPECT_EQ(to_text(*address), text);
@@ -21,9 +22,10 @@ TEST(Address, texts_and_back) {
 }
 
 TEST(Address, refuses_what_is_none) {
-  for (const std::string& text : {std::string(), std::string("10.0.0.1"), std::string("10.0.0.1:"), std::string("10.0.0.1:65536"),
-                                  std::string("10.0.0.1:-1"), std::string("host:80"), std::string("::1:80"), std::string("[::1]"),
-                                  std::string("[]:80"), std::string("10.0.0.256:1"), std::string("10.0.0.1:8x"), "@" + std::string(108, 'x')}) {
+  for (const std::string& text :
+       {std::string(), std::string("10.0.0.1"), std::string("10.0.0.1:"), std::string("10.0.0.1:65536"),
+        std::string("10.0.0.1:-1"), std::string("host:80"), std::string("::1:80"), std::string("[::1]"),
+        std::string("[]:80"), std::string("10.0.0.256:1"), std::string("10.0.0.1:8x"), "@" + std::string(108, 'x')}) {
     auto address = parse_address(text);
     ASSERT_FALSE(address.ok()) << text;
     EXPECT_EQ(address.status().code(), Code::invalid_argument);
@@ -40,13 +42,14 @@ TEST(Address, splits_and_joins_hosts) {
 }
 
 const std::vector<InterfaceAddress> kHost = {
-    {"lo", "127.0.0.1", true, true},  {"lo", "::1", true, true},      {"docker0", "172.17.0.1"}, {"eth0", "fe80::1%eth0"},
-    {"eth0", "2001:db8::7"},          {"eth0", "10.1.0.7"},           {"ib0", "192.168.9.7"},    {"eth1", "10.2.0.7", false},
+    {"lo", "127.0.0.1", true, true}, {"lo", "::1", true, true}, {"docker0", "172.17.0.1"}, {"eth0", "fe80::1%eth0"},
+    {"eth0", "2001:db8::7"},         {"eth0", "10.1.0.7"},      {"ib0", "192.168.9.7"},    {"eth1", "10.2.0.7", false},
 };
 
 TEST(Interfaces, best_first_loopback_last_and_only_if_asked) {
   EXPECT_THAT(*choose_addresses(kHost, "", false), ElementsAre("10.1.0.7", "192.168.9.7", "2001:db8::7", "172.17.0.1"));
-  EXPECT_THAT(*choose_addresses(kHost, "", true), ElementsAre("10.1.0.7", "192.168.9.7", "2001:db8::7", "172.17.0.1", "127.0.0.1", "::1"));
+  EXPECT_THAT(*choose_addresses(kHost, "", true),
+              ElementsAre("10.1.0.7", "192.168.9.7", "2001:db8::7", "172.17.0.1", "127.0.0.1", "::1"));
 }
 
 TEST(Interfaces, rules) {

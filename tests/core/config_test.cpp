@@ -23,9 +23,18 @@ Result<Settings> read(const std::map<std::string, std::string>& environment) {
 }
 
 TEST(ParseBytes, accepts_numbers_with_binary_suffixes) {
-  const std::map<std::string, ByteCount> cases = {{"0", 0}, {"8", 8}, {"64K", 65536}, {"64k", 65536}, {"64KB", 65536}, {"64KiB", 65536},
-                                                  {"1M", 1048576}, {"2G", 2147483648}, {"1T", 1099511627776}, {"5B", 5},
-                                                  {"18446744073709551615", 18446744073709551615ull}, {"16777215T", 16777215ull << 40}};
+  const std::map<std::string, ByteCount> cases = {{"0", 0},
+                                                  {"8", 8},
+                                                  {"64K", 65536},
+                                                  {"64k", 65536},
+                                                  {"64KB", 65536},
+                                                  {"64KiB", 65536},
+                                                  {"1M", 1048576},
+                                                  {"2G", 2147483648},
+                                                  {"1T", 1099511627776},
+                                                  {"5B", 5},
+                                                  {"18446744073709551615", 18446744073709551615ull},
+                                                  {"16777215T", 16777215ull << 40}};
   for (const auto& [text, want] : cases) {
     auto got = parse_bytes(text);
     ASSERT_TRUE(got.ok()) << text << ": " << got.status().to_string();
@@ -34,8 +43,9 @@ TEST(ParseBytes, accepts_numbers_with_binary_suffixes) {
 }
 
 TEST(ParseBytes, refuses_everything_else_and_says_what_was_wanted) {
-  for (const char* text : {"", " ", "K", "-1", "+1", "1.5M", "64 K", " 64K", "64K ", "0x10", "64KK", "64Ki", "64Kb", "1P", "1iB", "12a", "+K",
-                           "18446744073709551616", "16777216T", "1\n"}) {
+  for (const char* text : {"",          " ",    "K",    "-1",   "+1", "1.5M", "64 K", " 64K", "64K ",
+                           "0x10",      "64KK", "64Ki", "64Kb", "1P", "1iB",  "12a",  "+K",   "18446744073709551616",
+                           "16777216T", "1\n"}) {
     auto got = parse_bytes(text);
     ASSERT_FALSE(got.ok()) << text;
     EXPECT_EQ(got.status().code(), Code::invalid_argument);
@@ -67,15 +77,31 @@ TEST(ParsePortRange, is_strict) {
   EXPECT_EQ(*parse_port_range(""), (PortRange{0, 0}));
   EXPECT_EQ(*parse_port_range("40000-40100"), (PortRange{40000, 40100}));
   EXPECT_EQ(*parse_port_range("7"), (PortRange{7, 7}));
-  for (const char* text : {"0", "0-5", "5-4", "1-65536", "a-b", "5-", "-5", "1-2-3", "1 - 2"}) EXPECT_FALSE(parse_port_range(text).ok()) << text;
+  for (const char* text : {"0", "0-5", "5-4", "1-65536", "a-b", "5-", "-5", "1-2-3", "1 - 2"})
+    EXPECT_FALSE(parse_port_range(text).ok()) << text;
 }
 
 TEST(Settings, reads_each_variable_into_its_own_field) {
-  auto got = read({{"TUTTI_LOG", "debug"}, {"TUTTI_ALGO", "ring"}, {"TUTTI_TREE_THRESHOLD", "256K"}, {"TUTTI_RING_THRESHOLD", "1M"},
-                   {"TUTTI_DIRECT_THRESHOLD", "4K"}, {"TUTTI_TRANSPORT", "tcp"}, {"TUTTI_ORDER", "canonical"}, {"TUTTI_SEGMENT", "128K"},
-                   {"TUTTI_SOCKETS", "4"}, {"TUTTI_CRC", "0"}, {"TUTTI_CHECK", "1"}, {"TUTTI_MEMORY_LIMIT", "32M"}, {"TUTTI_TIMEOUT", "5"},
-                   {"TUTTI_INIT_TIMEOUT", "250ms"}, {"TUTTI_ABSENT_TIMEOUT", "0"}, {"TUTTI_SPIN", "20us"}, {"TUTTI_INTERFACE", "eth0"},
-                   {"TUTTI_PORT_RANGE", "40000-40100"}, {"TUTTI_SIMD", "scalar"}, {"TUTTI_JOB_KEY", "secret"}});
+  auto got = read({{"TUTTI_LOG", "debug"},
+                   {"TUTTI_ALGO", "ring"},
+                   {"TUTTI_TREE_THRESHOLD", "256K"},
+                   {"TUTTI_RING_THRESHOLD", "1M"},
+                   {"TUTTI_DIRECT_THRESHOLD", "4K"},
+                   {"TUTTI_TRANSPORT", "tcp"},
+                   {"TUTTI_ORDER", "canonical"},
+                   {"TUTTI_SEGMENT", "128K"},
+                   {"TUTTI_SOCKETS", "4"},
+                   {"TUTTI_CRC", "0"},
+                   {"TUTTI_CHECK", "1"},
+                   {"TUTTI_MEMORY_LIMIT", "32M"},
+                   {"TUTTI_TIMEOUT", "5"},
+                   {"TUTTI_INIT_TIMEOUT", "250ms"},
+                   {"TUTTI_ABSENT_TIMEOUT", "0"},
+                   {"TUTTI_SPIN", "20us"},
+                   {"TUTTI_INTERFACE", "eth0"},
+                   {"TUTTI_PORT_RANGE", "40000-40100"},
+                   {"TUTTI_SIMD", "scalar"},
+                   {"TUTTI_JOB_KEY", "secret"}});
   ASSERT_TRUE(got.ok()) << got.status().to_string();
   Settings want;
   want.log = "debug";
@@ -117,9 +143,10 @@ TEST(Settings, the_table_states_the_true_defaults) {
 }
 
 TEST(Settings, errors_name_variable_and_value) {
-  const std::map<std::string, std::string> bad = {{"TUTTI_TREE_THRESHOLD", "12q"}, {"TUTTI_TRANSPORT", "rdma"}, {"TUTTI_SOCKETS", "65"},
-                                                  {"TUTTI_CRC", "maybe"}, {"TUTTI_TIMEOUT", "20us"}, {"TUTTI_PORT_RANGE", "9-1"},
-                                                  {"TUTTI_LOG", "loud"}, {"TUTTI_ORDER", "Canonical"}, {"TUTTI_SPIN", "x"}};
+  const std::map<std::string, std::string> bad = {
+      {"TUTTI_TREE_THRESHOLD", "12q"}, {"TUTTI_TRANSPORT", "rdma"},  {"TUTTI_SOCKETS", "65"},
+      {"TUTTI_CRC", "maybe"},          {"TUTTI_TIMEOUT", "20us"},    {"TUTTI_PORT_RANGE", "9-1"},
+      {"TUTTI_LOG", "loud"},           {"TUTTI_ORDER", "Canonical"}, {"TUTTI_SPIN", "x"}};
   for (const auto& [name, value] : bad) {
     auto got = read({{name, value}});
     ASSERT_FALSE(got.ok()) << name;
@@ -142,9 +169,11 @@ TEST(Settings, unknown_names_are_answered_with_the_nearest) {
 TEST(Settings, hash_and_text_follow_the_shared_ones_only) {
   const Settings plain;
   EXPECT_EQ(plain.shared_text(), "");
-  const std::set<std::string> local = {"TUTTI_LOG", "TUTTI_TIMEOUT", "TUTTI_INTERFACE", "TUTTI_JOB_KEY", "TUTTI_SPIN", "TUTTI_PORT_RANGE"};
-  const std::map<std::string, std::string> other = {{"switch", "on"}, {"size", "12K"}, {"number", "3"}, {"rules", "ring"},
-                                                    {"any|canonical", "canonical"}, {"auto|shm|tcp", "tcp"}};
+  const std::set<std::string> local = {"TUTTI_LOG",     "TUTTI_TIMEOUT", "TUTTI_INTERFACE",
+                                       "TUTTI_JOB_KEY", "TUTTI_SPIN",    "TUTTI_PORT_RANGE"};
+  const std::map<std::string, std::string> other = {
+      {"switch", "on"},       {"size", "12K"}, {"number", "3"}, {"rules", "ring"}, {"any|canonical", "canonical"},
+      {"auto|shm|tcp", "tcp"}};
   int shared = 0;
   for (const Variable& variable : variables()) {
     if (!variable.shared) continue;
@@ -161,7 +190,8 @@ TEST(Settings, hash_and_text_follow_the_shared_ones_only) {
   mine.timeout = 1s;
   mine.job_key = "x";
   EXPECT_EQ(mine.shared_hash(), plain.shared_hash());
-  EXPECT_EQ(read({{"TUTTI_ORDER", "canonical"}, {"TUTTI_ALGO", "ring"}})->shared_text(), "TUTTI_ALGO=ring TUTTI_ORDER=canonical");
+  EXPECT_EQ(read({{"TUTTI_ORDER", "canonical"}, {"TUTTI_ALGO", "ring"}})->shared_text(),
+            "TUTTI_ALGO=ring TUTTI_ORDER=canonical");
 }
 
 }  // namespace

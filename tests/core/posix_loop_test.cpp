@@ -50,7 +50,9 @@ Connected connected_pair(Loop& loop, const std::string& address) {
   return out;
 }
 
-std::string unix_name(Loop& loop) { return "@tutti-test-" + std::to_string(::getpid()) + "-" + std::to_string(loop.random()); }
+std::string unix_name(Loop& loop) {
+  return "@tutti-test-" + std::to_string(::getpid()) + "-" + std::to_string(loop.random());
+}
 
 IoResult write_text(Stream& stream, const std::string& text) {
   iovec part{const_cast<char*>(text.data()), text.size()};
@@ -126,7 +128,7 @@ TEST_P(Sockets, a_callback_may_destroy_its_own_stream_and_others) {
   auto first = connected_pair(*loop_, address());
   auto second = connected_pair(*loop_, address());
   int calls = 0;
-  std::string token(64, 't');   // captured by value: alive while the callback runs, though the stream is not
+  std::string token(64, 't');  // captured by value: alive while the callback runs, though the stream is not
   auto destroy_all = [&, token] {
     ++calls;
     first.server.reset();
@@ -155,7 +157,7 @@ TEST_P(Sockets, a_callback_may_replace_or_unset_itself) {
   });
   write_text(*pair.client, "x");
   ASSERT_TRUE(run_until(*loop_, [&] { return second == 1; }));
-  for (int i = 0; i < 5; ++i) loop_->run(0ns);     // still readable, but nobody asks
+  for (int i = 0; i < 5; ++i) loop_->run(0ns);  // still readable, but nobody asks
   EXPECT_EQ(first, 1);
   EXPECT_EQ(second, 1);
   pair.server->when_readable([&] { ++second; });
@@ -336,9 +338,16 @@ TEST(Deadlines, may_drop_themselves_each_other_and_add_due_ones_without_starving
   auto loop = make_posix_loop();
   std::shared_ptr<void> self, other, again;
   int calls = 0;
-  self = loop->at(loop->now(), [&] { self.reset(); other.reset(); ++calls; });
+  self = loop->at(loop->now(), [&] {
+    self.reset();
+    other.reset();
+    ++calls;
+  });
   other = loop->at(loop->now(), [&] { FAIL(); });
-  std::function<void()> renew = [&] { ++calls; again = loop->at(TimePoint(), renew); };
+  std::function<void()> renew = [&] {
+    ++calls;
+    again = loop->at(TimePoint(), renew);
+  };
   again = loop->at(loop->now(), renew);
   loop->run(0ns);
   EXPECT_EQ(calls, 2);
@@ -349,7 +358,10 @@ TEST(Deadlines, may_drop_themselves_each_other_and_add_due_ones_without_starving
 TEST(Run, posted_callbacks_run_soon_and_in_order) {
   auto loop = make_posix_loop();
   std::vector<int> order;
-  loop->post([&] { order.push_back(1); loop->post([&] { order.push_back(3); }); });
+  loop->post([&] {
+    order.push_back(1);
+    loop->post([&] { order.push_back(3); });
+  });
   loop->post([&] { order.push_back(2); });
   EXPECT_EQ(loop->until_next_deadline(), Nanoseconds(0));
   EXPECT_TRUE(loop->run(-1ns));
@@ -370,7 +382,7 @@ TEST(Wake, ends_a_wait_from_another_thread_and_is_not_lost_beforehand) {
   auto loop = make_posix_loop();
   loop->wake();
   loop->wake();
-  EXPECT_FALSE(loop->run(-1ns));      // would hang if lost
+  EXPECT_FALSE(loop->run(-1ns));  // would hang if lost
   for (int i = 0; i < 200; ++i) {
     std::thread other([&] { loop->wake(); });
     EXPECT_FALSE(loop->run(-1ns));
@@ -382,7 +394,10 @@ TEST(Wait, sees_what_run_would_dispatch_and_leaves_it_there) {
   auto loop = make_posix_loop();
   auto pair = connected_pair(*loop, "127.0.0.1:0");
   int calls = 0;
-  pair.server->when_readable([&] { ++calls; read_text(*pair.server); });
+  pair.server->when_readable([&] {
+    ++calls;
+    read_text(*pair.server);
+  });
   write_text(*pair.client, "x");
   loop->wait(-1ns);
   EXPECT_EQ(calls, 0);

@@ -56,7 +56,10 @@ TEST_F(Tasks, are_lazy_and_give_values) {
 TEST_F(Tasks, a_task_that_was_never_started_dies_quietly) {
   bool touched = false;
   {
-    auto body = [&]() -> Task<void> { touched = true; co_return; };
+    auto body = [&]() -> Task<void> {
+      touched = true;
+      co_return;
+    };
     auto task = body();
   }
   EXPECT_FALSE(touched);
