@@ -61,11 +61,15 @@ TEST(Run, GivesASignalsVictimAs128PlusSignal) {
 }
 
 TEST(Run, KillsThoseThatDoNotObeySigterm) {
+  // Rank 0 leaves when rank 1 has its trap.
+  const std::string deaf = testing::TempDir() + "deaf-" + std::to_string(getpid());
   Launched job(shell({"-n", "2", "--kill-after", "0.2"},
-                     "trap '' TERM; echo ready; read go; [ $RANK = 0 ] && exit 3; while :; do sleep 1000; done"), {.input = "go\n"});
+                     "trap '' TERM; if [ $RANK = 0 ]; then until [ -e " + deaf + " ]; do sleep 0.01; done; exit 3; fi; : > " +
+                         deaf + "; while :; do sleep 1000; done"));
   EXPECT_EQ(job.exit_status(), 3);
   EXPECT_THAT(job.err(), HasSubstr("0 after SIGTERM, 1 by SIGKILL\n"));
   EXPECT_TRUE(job.nothing_left());
+  unlink(deaf.c_str());
 }
 
 TEST(Run, SaysWhyAProgramCannotStart) {
