@@ -99,6 +99,7 @@ class Direct final : public Generator {
   std::string_view best_when() const override { return "small vectors, few ranks, or memory that all ranks can read"; }
   std::string_view refusal(const Request& request) const override { return common_refusal(request); }
   bool canonical(const Request&) const override { return true; }
+  bool sends_partials(const Request&) const override { return false; }
   bool same_bits(const Request&) const override { return true; }
 
   Cost cost(const Request& request) const override {
@@ -144,6 +145,7 @@ class TwoShot final : public Family {
     return "middle and large vectors inside a host: two rounds, one pass over n inputs";
   }
   bool canonical(const Request&) const override { return true; }
+  bool sends_partials(const Request&) const override { return false; }
   Cost cost(const Request& request) const override {
     const int p = request.rank_count;
     const double part = double(p - 1) / p;

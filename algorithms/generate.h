@@ -28,6 +28,8 @@ class Generator {
   virtual Cost cost(const Request& request) const = 0;
   // Whether every reduced element has the canonical tree on all ranks (proved in tests).
   virtual bool canonical(const Request& request) const = 0;
+  // Whether any rank ever sends a sum of some, but not all, contributions (counted in tests). The same on all ranks.
+  virtual bool sends_partials(const Request& request) const = 0;
   // Whether all ranks get the same bits (proved in tests).
   virtual bool same_bits(const Request& request) const = 0;
   // One rank's schedule. Pure and lazy: needs no other rank's. refusal() must be empty.

@@ -16,6 +16,7 @@ using transport::SegmentHeader;
 
 namespace {
 
+constexpr std::chrono::seconds kDrainLimit{1};
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
 transport::TcpOptions tcp_options(const Settings& settings) {
@@ -61,6 +62,7 @@ void Engine::shut_down(const std::string& reason) {
     stopping_ = true;
     const auto pending = pending_;
     for (const auto& operation : pending) complete(*operation, Status(Code::aborted, reason));
+    drain(held);
     turn_.notify_all();
     loop_->wake();
   }
@@ -78,6 +80,18 @@ void Engine::shut_down(const std::string& reason) {
   shm_.reset();
   tcp_.reset();
   directory_.reset();
+}
+
+// What was sent in operations that are complete here must still reach the others. Bounded: peers may be dead.
+void Engine::drain(Lock& held) {
+  if (!threaded_) return;
+  const TimePoint end = loop_->now() + kDrainLimit;
+  while (!std::all_of(transports_.begin(), transports_.end(), [](auto* t) { return t->drained(); }) && loop_->now() < end) {
+    if (progress()) continue;
+    held.unlock();
+    std::this_thread::yield();
+    held = lock();
+  }
 }
 
 Engine::Lock Engine::lock() {
@@ -284,7 +298,7 @@ void Engine::on_lost(int peer, const Status& why) {
     member->wire_up(peer, {});
     // A peer that ends after its last operation is nobody's failure.
     const bool needed = std::any_of(pending_.begin(), pending_.end(), [&](const auto& operation) {
-      return &operation->member() == member.get() && operation->execution && operation->execution->involves(rank);
+      return &operation->member() == member.get() && operation->execution && operation->execution->needs(rank);
     });
     if (needed) fail(*member, Status(why.code(), text, rank), true);
   }
@@ -316,6 +330,9 @@ void Engine::streams_ready(int world_rank, bool unix_stream, bool opener, std::v
     if (!result && opener && settings_.transport != "shm") {
       log::info("no shared memory with {}: {}; using tcp", describe(world_rank), result.status().text());
       return dial(world_rank, false);
+    }
+    if (!result && settings_.transport != "shm") {        // the opener sees it too, and comes back over tcp
+      return log::debug("no shared memory with {}: {}", describe(world_rank), result.status().text());
     }
     connected(world_rank, std::move(result), *shm_);
   });

@@ -126,6 +126,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void progress_loop();
   void sleep(Lock& lock, Nanoseconds limit);
   bool prepare_sleep();
+  void drain(Lock& held);
   Nanoseconds spin_limit() const;
 
   Settings settings_;

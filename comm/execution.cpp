@@ -418,12 +418,25 @@ void Execution::release() {
   blocked_.clear();
 }
 
-bool Execution::involves(int peer) const {
-  for (std::size_t i = 0; i < states_.size(); ++i) {
+bool Execution::needs(int peer) const {
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
     const auto& peers = program_->steps[i].step.peers;
-    if (!states_[i].finished && std::find(peers.begin(), peers.end(), peer) != peers.end()) return true;
+    for (std::uint32_t k = 0; k < peers.size() && !states_[i].finished; ++k)
+      if (peers[k] == peer && misses(i, k)) return true;
   }
   return false;
+}
+
+// Whether the message to or from the step's k-th peer is not over: bytes to come, to be sent, or to be acknowledged.
+bool Execution::misses(std::uint32_t index, std::uint32_t position) const {
+  const State& s = states_[index];
+  if (program_->steps[index].step.kind == StepKind::send)
+    return s.outstanding > 0 || s.submitted + (s.cursor > position ? s.segment : 0) < s.bytes;
+  std::uint64_t have = s.done;
+  for (const Early& e : early_)
+    if (e.step == index) have += e.bytes;
+  for (const Piece& p : pieces_[s.slot + position]) have += p.end() - std::max(p.header().offset, s.done);
+  return have < s.bytes;
 }
 
 std::vector<int> Execution::waits_for() const {

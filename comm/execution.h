@@ -77,8 +77,8 @@ class Execution {
   const Program* program() const { return program_.get(); }
   // Ranks whose messages (or room) the unfinished steps wait for; for reports.
   std::vector<int> waits_for() const;
-  // Whether an unfinished step exchanges a message with this rank.
-  bool involves(int peer) const;
+  // Whether something is still to be sent to or received from this rank. What has arrived but waits here does not count.
+  bool needs(int peer) const;
   std::uint64_t moved_bytes() const { return moved_; }
 
  private:
@@ -99,6 +99,7 @@ class Execution {
   std::uint64_t allowed(std::uint32_t step) const;
   void advance(std::uint32_t step);
   bool run(std::uint32_t step);
+  bool misses(std::uint32_t index, std::uint32_t position) const;
   void run_send(std::uint32_t index, std::uint64_t limit);
   bool send_segment(std::uint32_t index);
   bool first_on_lane(std::uint32_t index, std::uint32_t position) const;

@@ -104,9 +104,7 @@ std::shared_ptr<const Program> Member::program(const std::string& algorithm, con
   if (!program) {
     const auto* generator = algorithms::find_generator(algorithm);
     Program compiled = compile(request, rank_, algorithm, generator->generate(request, rank_));
-    // Both ends of a message must agree on its width: what one rank sends decides for all.
-    for (int r = 0; reduces(request.collective) && r < rank_count() && !compiled.sends_partials; ++r)
-      compiled.sends_partials = compile(request, r, algorithm, generator->generate(request, r)).sends_partials;
+    compiled.sends_partials = generator->sends_partials(request);   // of all ranks: both ends of a message agree on its width
     program = std::make_shared<Program>(std::move(compiled));
   }
   return program;

@@ -1,7 +1,6 @@
 #include "comm/program.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "core/check.h"
@@ -105,18 +104,10 @@ void number_messages(Program& program) {
   program.peers.erase(std::unique(program.peers.begin(), program.peers.end()), program.peers.end());
 }
 
-void find_partials(Program& program, const Places& place) {
-  std::map<std::pair<Space, std::uint32_t>, bool> partial;
-  for (const ProgramStep& s : program.steps) {
-    const Chunks source = place(s.step.source), target = place(s.step.target);
-    const bool reduces = s.step.kind == StepKind::recv_reduce || s.step.kind == StepKind::reduce;
-    for (std::uint32_t i = 0; i < source.count && s.step.kind == StepKind::send; ++i)
-      if (partial[{source.space, source.first + i}]) program.sends_partials = true;
-    for (std::uint32_t i = 0; i < target.count && s.step.kind != StepKind::send; ++i)
-      partial[{target.space, target.first + i}] = reduces && !s.step.completes;
+void find_ranges(Program& program) {
+  for (const ProgramStep& s : program.steps)
     for (const Chunks& c : {s.step.source, s.step.target})
       if (c.count > 1 && c.first / program.slices != (c.first + c.count - 1) / program.slices) program.single_blocks = false;
-  }
 }
 
 std::uint32_t hash_of(const Program& program) {
@@ -146,7 +137,7 @@ Program compile(const algorithms::Request& request, int rank, std::string algori
   const Places place(request, rank, program.slices);
   find_dependencies(program, place);
   number_messages(program);
-  find_partials(program, place);
+  find_ranges(program);
   program.hash = hash_of(program);
   return program;
 }

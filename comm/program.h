@@ -37,7 +37,7 @@ struct Program {
   std::vector<ProgramStep> steps;
   std::vector<std::vector<Arrival>> arrivals;   // [peer][message]
   std::vector<int> peers;                       // all that this rank exchanges messages with, ascending
-  bool sends_partials = false;                  // a chunk that holds some but not all ranks' contributions is sent
+  bool sends_partials = false;                  // Generator::sends_partials: of all ranks' programs alike
   bool single_blocks = true;                    // no step names chunks of several blocks
   std::uint32_t hash = 0;                       // of algorithm and request: both ends of a message must agree
 };

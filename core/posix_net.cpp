@@ -1,9 +1,11 @@
 #include "core/posix_net.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,6 +111,10 @@ class SocketStream final : public Stream {
   Status send_descriptors(std::span<const int> descriptors) override;
   Result<std::vector<int>> receive_descriptors() override;
 
+  std::size_t unsent_bytes() const override {
+    int bytes = 0;
+    return ::ioctl(socket_->get(), SIOCOUTQ, &bytes) == 0 && bytes > 0 ? std::size_t(bytes) : 0;
+  }
   std::string local_address() const override { return to_text(name_of(socket_->get(), ::getsockname)); }
   std::string remote_address() const override { return remote_; }
 

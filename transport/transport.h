@@ -102,6 +102,8 @@ class Transport {
   // The communicator is broken: its users' buffers are theirs again when this returns. What is under way goes on from
   // copies or into the void; on_sent may or may not follow.
   virtual void abandon(std::uint32_t /*communicator*/) {}
+  // Whether everything handed over would arrive if this process ended now.
+  virtual bool drained() const { return true; }
   // Before the caller sleeps in the loop: make sure that what arrives from now on wakes it. False: something is there
   // already, poll again. wake_done() follows when the sleep ends.
   virtual bool prepare_sleep() = 0;

@@ -1,6 +1,7 @@
 // Proofs: every generator, every request that it serves, 1 to 64 ranks and a few beyond; and every card counted.
 #include <cmath>
 #include <gtest/gtest.h>
+#include <set>
 #include "algorithms/checker.h"
 #include "tests/algorithms/requests.h"
 
@@ -60,6 +61,39 @@ TEST_P(Proofs, ranks_in_place_meet_ranks_that_are_not) {
         ASSERT_EQ(check(request, schedules, in_place).error, "") << described(request);
       }
     }
+  }
+}
+
+// From the schedules alone: a send of what a reduction that does not complete has written.
+bool partials_are_sent(const Generator& generator, const Request& request) {
+  for (int rank = 0; rank < request.rank_count; ++rank) {
+    std::set<std::pair<Space, std::uint32_t>> partial;
+    for (const Step& step : generator.generate(request, rank).steps) {
+      for (std::uint32_t i = 0; step.kind == StepKind::send && i < step.source.count; ++i)
+        if (partial.count({step.source.space, step.source.first + i})) return true;
+      const bool sums = (step.kind == StepKind::recv_reduce || step.kind == StepKind::reduce) && !step.completes;
+      for (std::uint32_t i = 0; step.kind != StepKind::send && i < step.target.count; ++i) {
+        const std::pair chunk{step.target.space, step.target.first + i};
+        if (sums) partial.insert(chunk);
+        else partial.erase(chunk);
+      }
+    }
+  }
+  return false;
+}
+
+TEST_P(Proofs, partial_sums_travel_only_where_the_generator_says_so) {
+  const Generator& generator = *GetParam();
+  int found = 0;
+  for (int p = 2; p <= 17; ++p) {
+    for (const Request& request : requests(generator, p)) {
+      const bool sent = partials_are_sent(generator, request);
+      EXPECT_TRUE(!sent || generator.sends_partials(request)) << described(request);
+      found += sent;
+    }
+  }
+  if (generator.name() == "ring" || generator.name() == "tree") {
+    EXPECT_GT(found, 0);
   }
 }
 

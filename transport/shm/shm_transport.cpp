@@ -42,7 +42,7 @@ void ShmTransport::connect(int peer, std::unique_ptr<Stream> stream, bool opener
   setup->opener = opener;
   setup->on_ready = std::move(on_ready);
   Status status = ensure_outbox();
-  std::vector<int> descriptors{outbox_memory_.descriptor(), loop_.doorbell_descriptor()};
+  std::vector<int> descriptors{outbox_memory_.descriptor()};
   if (status.ok() && opener) {
     auto lanes = SharedMemory::create(sizeof(LanePair));
     if (lanes) {
@@ -53,6 +53,7 @@ void ShmTransport::connect(int peer, std::unique_ptr<Stream> stream, bool opener
       status = lanes.status();
     }
   }
+  if (const int bell = loop_.doorbell_descriptor(); bell >= 0) descriptors.push_back(bell);
   if (status.ok() && opener) status = setup->stream->send_descriptors(descriptors);
   if (!status.ok()) return loop_.post([ready = std::move(setup->on_ready), status] { ready(status); });
   Setup* raw = setup.get();
@@ -60,7 +61,7 @@ void ShmTransport::connect(int peer, std::unique_ptr<Stream> stream, bool opener
   raw->stream->when_readable([this, raw] { set_up(*raw); });
 }
 
-// The peer's descriptors are there: [outbox, doorbell] and, from the opener, [lanes].
+// The peer's descriptors are there: the outbox; from the opener, the lanes; a doorbell where its loop has one.
 void ShmTransport::set_up(Setup& setup) {
   auto got = setup.stream->receive_descriptors();
   if (got && got->empty()) return;
@@ -72,31 +73,30 @@ void ShmTransport::set_up(Setup& setup) {
   };
   if (!got) return finish(got.status());
   std::vector<int>& fds = *got;
-  if (fds.size() != (setup.opener ? 2u : 3u)) {
+  const std::size_t memories = setup.opener ? 1 : 2;
+  if (fds.size() != memories && fds.size() != memories + 1) {
     for (int fd : fds) close(fd);
     return finish(Status(Code::network, "shared memory: the peer passed no descriptors", setup.peer));
   }
+  const int doorbell = fds.size() > memories ? fds.back() : -1;
+  const auto fail = [&](const Status& status) {
+    if (doorbell >= 0) close(doorbell);
+    finish(status);
+  };
   auto outbox = SharedMemory::open(fds[0], kOutboxBytes);
-  auto lanes = setup.opener ? Result<SharedMemory>(std::move(setup.lanes)) : SharedMemory::open(fds[2], sizeof(LanePair));
-  if (!outbox || !lanes) {
-    close(fds[1]);
-    return finish(!outbox ? outbox.status() : lanes.status());
-  }
+  auto lanes = setup.opener ? Result<SharedMemory>(std::move(setup.lanes)) : SharedMemory::open(fds[1], sizeof(LanePair));
+  if (!outbox || !lanes) return fail(!outbox ? outbox.status() : lanes.status());
   auto* pair = reinterpret_cast<LanePair*>(lanes->data());
   if (!setup.opener) pair->greeting[1] = kGreeting[1];
-  if (pair->greeting[setup.opener ? 1 : 0] != kGreeting[setup.opener ? 1 : 0]) {
-    close(fds[1]);
-    return finish(Status(Code::network, "shared memory: what the peer wrote does not arrive", setup.peer));
-  }
+  if (pair->greeting[setup.opener ? 1 : 0] != kGreeting[setup.opener ? 1 : 0])
+    return fail(Status(Code::network, "shared memory: what the peer wrote does not arrive", setup.peer));
   if (!setup.opener) {
     const int mine[] = {outbox_memory_.descriptor(), loop_.doorbell_descriptor()};
-    if (Status status = setup.stream->send_descriptors(mine); !status.ok()) {
-      close(fds[1]);
-      return finish(status);
-    }
+    const Status status = setup.stream->send_descriptors(std::span(mine, mine[1] >= 0 ? 2 : 1));
+    if (!status.ok()) return fail(status);
   }
   auto connection = std::make_unique<ShmConnection>(*this, setup.peer, std::move(setup.stream), std::move(*lanes), setup.opener);
-  connection->join(std::move(*outbox), fds[1]);
+  connection->join(std::move(*outbox), doorbell);
   ShmConnection* raw = connection.get();
   raw->stream_->when_readable([this, raw] {
     std::byte ignored[64];

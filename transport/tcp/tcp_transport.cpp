@@ -78,6 +78,15 @@ void TcpTransport::abandon(std::uint32_t communicator) {
   }
 }
 
+bool TcpTransport::drained() const {
+  for (const auto& [peer, connection] : connections_) {
+    if (connection->over()) continue;
+    for (const auto& socket : connection->sockets())
+      if (connection->out().has_work(*socket) || socket->stream->unsent_bytes() > 0) return false;
+  }
+  return true;
+}
+
 std::size_t TcpTransport::segment_bytes(std::uint64_t message_bytes) const {
   const TcpOptions& options = shared_.options;
   const std::size_t large =

@@ -38,6 +38,7 @@ class TcpTransport final : public Transport {
   // Inside, Loop::run(0) may be called.
   bool poll() override;
   void abandon(std::uint32_t communicator) override;
+  bool drained() const override;
   // Also sends the acknowledgements that are owed.
   bool prepare_sleep() override;
   void wake_done() override;
