@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -60,6 +61,17 @@ class Checker {
       bytes(name, counts[i]);
       if (!offsets.empty()) bytes("offsets", offsets[i]);
     }
+  }
+  // Blocks that are written.
+  void disjoint(const char* name, const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets) {
+    std::vector<std::pair<std::size_t, std::size_t>> blocks;      // first, count
+    for (std::size_t i = 0; ok() && i < offsets.size(); ++i)
+      if (counts[i]) blocks.emplace_back(offsets[i], counts[i]);
+    std::sort(blocks.begin(), blocks.end());
+    for (std::size_t i = 1; i < blocks.size(); ++i)
+      if (blocks[i].first < blocks[i - 1].first + blocks[i - 1].second)
+        return fail(name, fmt::format("{} inside the block of {} elements at {}", blocks[i].first, blocks[i - 1].second, blocks[i - 1].first),
+                    "blocks that do not overlap");
   }
   void fail(const char* name, const std::string& value, const std::string& wanted) {
     if (status_.ok()) status_ = Status(Code::invalid_argument, fmt::format("{}: {} is {}, wanted {}", name_of(what_), name, value, wanted));
@@ -204,6 +216,7 @@ Result<Prepared> prepare(const AllToAll& c, Rank self) {
 Result<Prepared> prepare(const AllGatherV& c, Rank self) {
   Checker check(Collective::all_gather, c.type, self);
   check.blocks("counts", c.counts, c.offsets);
+  check.disjoint("offsets", c.counts, c.offsets);
   if (!check.ok()) return check.status();
   Prepared p = base(Collective::all_gather, c.type, ReduceOp::sum, 0, sum(c.counts), c.input, c.output);
   const std::uint64_t span = check.bytes("offsets", set_blocks(p, p.binding.out, c.counts, c.offsets));
@@ -233,6 +246,7 @@ Result<Prepared> prepare(const AllToAllV& c, Rank self) {
   Checker check(Collective::all_to_all, c.type, self);
   check.blocks("send_counts", c.send_counts, c.send_offsets);
   check.blocks("recv_counts", c.recv_counts, c.recv_offsets);
+  check.disjoint("recv_offsets", c.recv_counts, c.recv_offsets);
   if (!check.ok()) return check.status();
   // Every rank has its own counts: what must agree is found block by block, so the call's count is left out.
   Prepared p = base(Collective::all_to_all, c.type, ReduceOp::sum, 0, 0, c.input, c.output);

@@ -171,6 +171,7 @@ Result<Prepared> Member::imagine(Collective what, std::uint64_t count, DataType 
 
 Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType type, ReduceOp op) {
   auto held = engine_->lock();
+  if (int(what) >= kCollectiveCount) return Status(Code::invalid_argument, fmt::format("collective is {}, wanted a Collective", int(what)));
   if (int(type) >= kDataTypeCount) return Status(Code::invalid_argument, fmt::format("type is {}, wanted a DataType", int(type)));
   auto call = imagine(what, count, type, op);
   if (!call) return call.status();
