@@ -180,8 +180,14 @@ Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType typ
   Choice choice{(*compiled)->algorithm, ""};
   std::vector<std::string> names;
   for (int peer : (*compiled)->peers) {
-    const Wire& wire = wires_[std::size_t(peer)];
-    if (wire.transport) names.push_back(wire.transport->name());
+    if (const Wire& wire = wires_[std::size_t(peer)]; wire.transport) {
+      names.push_back(wire.transport->name());
+      continue;
+    }
+    // Not connected yet: what will be tried first.
+    const bool here = levels_.empty() || levels_[0][std::size_t(peer)] == levels_[0][std::size_t(rank_)];
+    const std::string& allowed = engine_->settings().transport;
+    names.push_back(allowed == "auto" ? (here ? "shm" : "tcp") : allowed);
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());

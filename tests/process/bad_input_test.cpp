@@ -138,7 +138,7 @@ TEST(BadCreation, AnotherKeyAndAMissingRank) {
 // Both calls in every rank's text.
 void expect_mismatch(int n, const std::function<Work(Communicator&)>& usual, const std::function<Work(Communicator&)>& odd,
                      const std::vector<std::string>& words, const char* transport) {
-  World world(n, {{"TUTTI_TRANSPORT", transport}});
+  World world(n, {{"TUTTI_TRANSPORT", transport}, {"TUTTI_TIMEOUT", "8s"}});
   world.run([&](Communicator& comm) {
     const auto start = std::chrono::steady_clock::now();
     const Status status = (comm.rank() == n - 1 ? odd : usual)(comm).wait();

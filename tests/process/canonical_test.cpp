@@ -121,7 +121,7 @@ void all_reduces(Communicator& comm, Truth& truth, const std::string& who) {
 void other_sums(Communicator& comm, Truth& truth, const std::string& who, bool scatter, bool reduce) {
   const auto n = std::size_t(comm.rank_count()), rank = std::size_t(comm.rank());
   for (DataType type : kTypes) {
-    const std::size_t size = size_of(type), count = kLongest / n;
+    const std::size_t count = kLongest / n;
     const Bytes in = inputs(type, comm.rank(), kLongest);
     Bytes out(in.size());
     if (reduce) {
