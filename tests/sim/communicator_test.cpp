@@ -1,0 +1,270 @@
+// The real communicator in the simulated world: right results in rough worlds, and one verdict for all when a connection,
+// a process, a path or the program of a rank is at fault.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "tests/sim/crew.h"
+#include "tests/sim/seeds.h"
+
+namespace tutti::sim {
+namespace {
+
+constexpr int kForEver = 1'000'000;       // exchanges: until something happens
+
+// The same for all ranks, by its number.
+Agenda random_agenda(std::uint64_t seed, int ranks, std::size_t most_bytes) {
+  return [=](int, int index) {
+    Dice dice{seed * 1000003 + static_cast<std::uint64_t>(index)};
+    return any_exchange(dice, ranks, most_bytes);
+  };
+}
+
+// So that a run stays within some 10,000 events where segments or windows are tiny.
+std::size_t bearable_bytes(const SimOptions& options, std::size_t most) {
+  for (const LinkOptions* link : {&options.network, &options.loopback, &options.unix_socket})
+    most = std::min(most, 128 * std::min(link->segment, link->window));
+  return std::max<std::size_t>(most, 64);
+}
+
+// A rough world of two to eight ranks on up to three hosts; half of them over tcp alone.
+CrewOptions rough_crew(std::uint64_t seed, std::size_t most_bytes) {
+  Dice dice{seed ^ 0x63726577};
+  CrewOptions options;
+  options.world = rough_options(seed);
+  options.ranks = 2 + static_cast<int>(dice.below(7));
+  options.hosts = 1 + static_cast<int>(dice.below(std::min<std::uint64_t>(3, static_cast<std::uint64_t>(options.ranks))));
+  options.settings.transport = dice.chance(0.6) ? "tcp" : "auto";
+  options.settings.sockets = static_cast<int>(dice.below(4));
+  if (dice.chance(0.3)) options.settings.segment = 1024 << dice.below(8);
+  options.agenda = random_agenda(seed, options.ranks, bearable_bytes(options.world, most_bytes));
+  options.most_pending = 1 + static_cast<int>(dice.below(4));
+  options.pause = dice.chance(0.5) ? microseconds{0} : microseconds{500};
+  return options;
+}
+
+void expect_right(const Crew& crew) {
+  const auto right = [](const CrewRank& rank) { return rank.done() && !rank.verdict && rank.wrong == 0; };
+  EXPECT_TRUE(crew.all(right)) << crew.report();
+}
+
+TEST(SimCommunicator, RandomExchangesInRoughWorldsAreRight) {
+  for (const std::uint64_t seed : seeds(200)) {
+    CrewOptions options = rough_crew(seed, 1 << 20);
+    options.exchanges = 8;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    crew.run_until_over(seconds{300});
+    expect_right(crew);
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
+TEST(SimCommunicator, OneOfThreeSocketsOfAPairIsResetAndNobodyNotices) {
+  int resets = 0;
+  for (const std::uint64_t seed : seeds(100)) {
+    CrewOptions options = rough_crew(seed, 256 << 10);
+    options.settings.transport = "tcp";
+    options.settings.sockets = 3;
+    options.exchanges = 10;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    std::set<std::pair<int, int>> hit;
+    const auto over = [&] {
+      for (int a = 0; a < crew.count(); ++a) {
+        for (int b = 0; b < a; ++b) {
+          if (hit.count({a, b}) || !crew.rank(a).reaches(b) || !crew.rank(b).reaches(a)) continue;
+          hit.insert({a, b});
+          const auto wires = crew.data_wires(a, b);
+          EXPECT_GE(wires.size(), 3U);      // and perhaps one to another address of the host, which came second
+          Dice& dice = crew.world.dice();
+          crew.world.reset_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)), 1 + dice.below(2000));
+        }
+      }
+      return crew.all([](const CrewRank& rank) { return rank.over(); });
+    };
+    crew.world.run_until(over, seconds{300});
+    resets += static_cast<int>(hit.size());
+    expect_right(crew);
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+  if (!whole_range()) return;
+  EXPECT_GT(resets, 300) << "the test must reach what it is about";
+}
+
+// Runs until all ranks but one have reached the middle of their work, or `limit` has gone by.
+void run_into_work(Crew& crew) {
+  crew.world.run_until([&] { return crew.all([](const CrewRank& rank) { return rank.completed >= 3; }); }, seconds{60});
+  crew.world.run_for(crew.world.dice().up_to(milliseconds{crew.world.dice().chance(0.5) ? 1 : 20}));
+}
+
+// All that failed say the same, and at the right time; no input was touched.
+void expect_one_verdict(Crew& crew, TimePoint since, Nanoseconds within, int except = -1) {
+  const CrewRank& first = crew.rank(except == 0 ? 1 : 0);
+  const auto agrees = [&](const CrewRank& rank) {
+    return rank.verdict && rank.verdict->code() == first.verdict->code() && rank.verdict->culprit() == first.verdict->culprit() &&
+           rank.later_verdicts.empty();
+  };
+  ASSERT_TRUE(first.verdict) << crew.report();
+  EXPECT_TRUE(crew.all(agrees, except)) << crew.report();
+  EXPECT_TRUE(crew.all([&](const CrewRank& rank) { return rank.verdict_at - since <= within; }, except)) << crew.report();
+  EXPECT_TRUE(crew.all([](const CrewRank& rank) { return rank.spoiled == 0 && rank.wrong == 0; }, except)) << crew.report();
+}
+
+TEST(SimCommunicator, APairThatLosesAllItsSocketsGivesAllRanksOneVerdict) {
+  int cut = 0;
+  for (const std::uint64_t seed : seeds(100)) {
+    CrewOptions options = rough_crew(seed, 64 << 10);
+    options.settings.transport = "tcp";
+    options.exchanges = kForEver;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    run_into_work(crew);
+    std::vector<std::pair<int, int>> pairs;
+    for (int a = 0; a < crew.count(); ++a) {
+      for (int b = 0; b < a; ++b)
+        if (crew.rank(a).reaches(b) && crew.rank(b).reaches(a)) pairs.push_back({a, b});
+    }
+    if (pairs.empty()) continue;
+    const auto [a, b] = pairs[crew.world.dice().below(pairs.size())];
+    for (const std::uint64_t wire : crew.data_wires(a, b)) {
+      crew.world.after(crew.world.dice().up_to(microseconds{500}), [&crew, wire] { crew.world.reset(wire); });
+    }
+    ++cut;
+    const TimePoint since = crew.world.now();
+    EXPECT_TRUE(crew.run_until_over(seconds{5})) << crew.report();
+    expect_one_verdict(crew, since, seconds{2});
+    const Status& verdict = *crew.rank(0).verdict;
+    EXPECT_TRUE(verdict.code() == Code::peer_lost || verdict.code() == Code::network) << crew.report();
+    EXPECT_TRUE(verdict.culprit() == a || verdict.culprit() == b) << crew.report();
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+  if (!whole_range()) return;
+  EXPECT_GT(cut, 90) << "the test must reach what it is about";
+}
+
+TEST(SimCommunicator, AKilledProcessIsNamedToAllOthers) {
+  for (const std::uint64_t seed : seeds(150)) {
+    CrewOptions options = rough_crew(seed, 64 << 10);
+    options.exchanges = kForEver;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    crew.world.run_for(crew.world.dice().up_to(milliseconds{crew.world.dice().chance(0.5) ? 1 : 50}));
+    const int victim = static_cast<int>(crew.world.dice().below(static_cast<std::uint64_t>(crew.count())));
+    const TimePoint since = crew.world.now();
+    crew.world.kill(victim);
+    EXPECT_TRUE(crew.run_until_over(seconds{10}, victim)) << "victim " << victim << ", " << crew.report();
+    expect_one_verdict(crew, since, seconds{2}, victim);
+    const auto names_it = [&](const CrewRank& rank) {
+      return rank.verdict && rank.verdict->code() == Code::peer_lost && rank.verdict->culprit() == victim &&
+             rank.verdict->text().find("rank " + std::to_string(victim)) != std::string::npos;
+    };
+    EXPECT_TRUE(crew.all(names_it, victim)) << "victim " << victim << ", " << crew.report();
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
+TEST(SimCommunicator, AProcessThatStandsStillIsNamedWhenTheTimeIsOver) {
+  for (const std::uint64_t seed : seeds(60)) {
+    CrewOptions options = rough_crew(seed, 64 << 10);
+    options.settings.timeout = milliseconds{2000};
+    options.exchanges = kForEver;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    run_into_work(crew);
+    const int victim = static_cast<int>(crew.world.dice().below(static_cast<std::uint64_t>(crew.count())));
+    const TimePoint since = crew.world.now();
+    crew.world.pause(victim);
+    EXPECT_TRUE(crew.run_until_over(seconds{10}, victim)) << "victim " << victim << ", " << crew.report();
+    expect_one_verdict(crew, since, options.settings.timeout + seconds{1}, victim);
+    const auto names_it = [&](const CrewRank& rank) {
+      return rank.verdict && rank.verdict->code() == Code::timeout && rank.verdict->culprit() == victim;
+    };
+    EXPECT_TRUE(crew.all(names_it, victim)) << "victim " << victim << ", " << crew.report();
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
+TEST(SimCommunicator, APartitionThatHealsInTimeOnlyDelays) {
+  for (const std::uint64_t seed : seeds(60)) {
+    CrewOptions options = rough_crew(seed, 64 << 10);
+    options.ranks = std::max(options.ranks, 3);
+    options.hosts = 3;
+    options.agenda = random_agenda(seed, options.ranks, bearable_bytes(options.world, 64 << 10));
+    options.settings.timeout = seconds{20};
+    options.exchanges = 30;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    crew.world.after(crew.world.dice().up_to(milliseconds{3}), [&] { crew.world.partition({{static_cast<int>(seed % 3)}, {static_cast<int>((seed + 1) % 3), static_cast<int>((seed + 2) % 3)}}); });
+    crew.world.after(seconds{8}, [&] { crew.world.heal(); });
+    crew.run_until_over(seconds{300});
+    expect_right(crew);
+    EXPECT_GE(crew.world.now().time_since_epoch(), std::chrono::hours{1} + seconds{8}) << "over before the healing";
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
+// What one rank makes instead of an all_reduce.
+Exchange another(const Exchange& usual, Dice& dice) {
+  Exchange x = usual;
+  switch (dice.below(5)) {
+    case 0: x.count += 1 + dice.below(100); break;
+    case 1: x.type = usual.type == DataType::f32 ? DataType::i32 : DataType::f32; break;
+    case 2: x.op = usual.op == ReduceOp::sum ? ReduceOp::max : ReduceOp::sum; break;
+    case 3: x.what = Collective::all_gather; break;
+    default: x.what = Collective::all_to_all; break;
+  }
+  return x;
+}
+
+TEST(SimCommunicator, ARankThatCallsSomethingElseIsAMismatchForAll) {
+  for (const std::uint64_t seed : seeds(100)) {
+    CrewOptions options = rough_crew(seed, 0);
+    options.settings.timeout = seconds{5};
+    Dice dice{seed};
+    Exchange usual;
+    usual.ranks = options.ranks;
+    usual.count = 1 + dice.below(std::min<std::size_t>(bearable_bytes(options.world, 64 << 10) / 8, 1 << dice.below(13)));
+    usual.type = dice.chance(0.5) ? DataType::f32 : DataType::i64;
+    const Exchange odd = another(usual, dice);
+    const int deviant = static_cast<int>(dice.below(static_cast<std::uint64_t>(options.ranks)));
+    options.exchanges = kForEver;
+    options.agenda = [=](int rank, int index) { return rank == deviant && index == 3 ? odd : usual; };
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    const TimePoint since = crew.world.now();
+    EXPECT_TRUE(crew.run_until_over(seconds{60})) << crew.report();
+    expect_one_verdict(crew, since, seconds{20});
+    const auto names_both = [&](const CrewRank& rank) {
+      const std::string& text = rank.verdict ? rank.verdict->text() : "";
+      const auto says = [&](const Exchange& x) {
+        const std::string call = std::string(name_of(x.what)) + " " + std::string(name_of(x.type)) + "[" + std::to_string(x.count) + "]";
+        return text.find(call) != std::string::npos;
+      };
+      return rank.verdict && rank.verdict->code() == Code::mismatch && says(usual) && says(odd);
+    };
+    EXPECT_TRUE(crew.all(names_both)) << "deviant " << deviant << ", " << crew.report();
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
+TEST(SimCommunicator, TheSameSeedGivesTheSameRun) {
+  for (const std::uint64_t seed : seeds(15)) {
+    std::uint64_t hash[2], events[2];
+    for (int run = 0; run < 2; ++run) {
+      CrewOptions options = rough_crew(seed, 64 << 10);
+      options.exchanges = 6;
+      Crew crew(seed, options);
+      ASSERT_TRUE(crew.assemble()) << crew.report();
+      crew.run_until_over(seconds{300});
+      hash[run] = crew.world.trace_hash();
+      events[run] = crew.world.event_count();
+    }
+    EXPECT_EQ(hash[0], hash[1]) << "--seed " << seed;
+    EXPECT_EQ(events[0], events[1]) << "--seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::sim

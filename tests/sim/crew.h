@@ -1,0 +1,110 @@
+#pragma once
+// A crew: the ranks of one job as simulated processes, each with the real bootstrap, engine and communicator, that make
+// the same exchanges one after another. Nothing in it blocks: a process acts in its ticks only, and wakes itself while it
+// waits, since memory that ranks share tells nobody.
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/bootstrap.h"
+#include "comm/member.h"
+#include "tests/sim/exchange.h"
+#include "transport/sim/sim_world.h"
+
+namespace tutti::sim {
+
+// What rank `rank` makes as its exchange number `index`.
+using Agenda = std::function<Exchange(int rank, int index)>;
+
+struct CrewOptions {
+  int ranks = 2, hosts = 1;                  // hosts take turns or neighbours, by the seed
+  SimOptions world;
+  Settings settings;
+  Agenda agenda;
+  int exchanges = 1;                         // a rank is done after so many
+  int most_pending = 1;                      // exchanges of one rank at a time
+  Nanoseconds pause{0};                      // 0..pause of thinking before each
+};
+
+class Crew;
+
+class CrewRank {
+ public:
+  CrewRank(Crew& crew, int rank, SimLoop& loop, comm::JoinRequest request);
+  ~CrewRank();
+
+  // Completed well, all of them.
+  bool done() const;
+  bool over() const { return done() || verdict; }
+  // Has a connection for data to that rank.
+  bool reaches(int rank) const;
+
+  const int rank;
+  SimLoop& loop;
+  bool joined = false;
+  int completed = 0;
+  int wrong = 0;                             // exchanges that ended well with other bytes than they should
+  int spoiled = 0;                           // that failed and changed an input that was not in place
+  std::optional<Status> verdict;             // the first failure, also of starting up
+  TimePoint verdict_at{};
+  std::string first_wrong;                   // which exchange that was
+  std::set<std::string> later_verdicts;      // of other exchanges that were pending then, where they differ
+  bool hold = false;                         // starts nothing new
+
+ private:
+  struct Pending {
+    int index;
+    Share share;
+    Work work;
+  };
+  void tick();
+  void join();
+  void drive();
+  void collect();
+  void start_next();
+  void judge(const Pending& pending);
+  void end(const Status& status);
+  void set_alarm();
+
+  Crew& crew_;
+  comm::JoinRequest request_;
+  Task<Result<std::unique_ptr<comm::World>>> joining_;
+  std::shared_ptr<comm::Member> member_;
+  Communicator communicator_;
+  std::list<Pending> pending_;
+  int started_ = 0;
+  TimePoint next_start_{};
+  bool moved_ = false;
+  Nanoseconds nap_{0};
+  std::shared_ptr<void> alarm_;
+};
+
+class Crew {
+ public:
+  Crew(std::uint64_t seed, const CrewOptions& options);
+  ~Crew();
+
+  // Until all ranks have joined. False: they have not within a minute.
+  bool assemble();
+  bool run_until_over(Nanoseconds limit, int except = -1);
+  bool all(const std::function<bool(const CrewRank&)>& holds, int except = -1) const;
+  int count() const { return options.ranks; }
+  CrewRank& rank(int number) { return *ranks_[static_cast<std::size_t>(number)]; }
+  // Connections for data between two ranks, from which the bootstrap's are told apart by their number.
+  std::vector<std::uint64_t> data_wires(int a, int b) const;
+  // What each rank ended with.
+  std::string report() const;
+
+  const CrewOptions options;
+  SimWorld world;
+
+ private:
+  std::vector<std::unique_ptr<CrewRank>> ranks_;
+  std::uint64_t first_data_wire_ = 0;
+};
+
+}  // namespace tutti::sim
