@@ -17,6 +17,7 @@ using transport::SegmentHeader;
 namespace {
 
 constexpr std::chrono::seconds kDrainLimit{1};
+constexpr std::chrono::milliseconds kVerdictWait{300};
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
 transport::TcpOptions tcp_options(const Settings& settings) {
@@ -41,11 +42,12 @@ Engine::Engine(EngineSetup setup)
     streams_ready(peer, unix_stream, false, std::move(streams));
   });
   directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
-  directory_->on_verdict([this](std::uint32_t communicator, const Status& verdict) {
-    if (auto it = members_.find(communicator); it != members_.end()) {
-      const auto member = it->second;
-      fail(*member, verdict, false);
-    }
+  directory_->on_cause([this](std::uint32_t communicator, const Status& cause, bool final) {
+    const auto it = members_.find(communicator);
+    if (it == members_.end()) return;
+    const auto member = it->second;
+    if (final) settle(*member, cause);
+    else fail(*member, cause);
   });
 }
 
@@ -128,7 +130,10 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
   for (int peer : op.execution->program()->peers) {
     const int world = op.member().world_rank(peer);
     const Peer& p = peers_[std::size_t(world)];
-    if (p.state == Peer::lost) return fail(op.member(), p.lost_why, true);
+    if (p.state == Peer::lost) {
+      const int culprit = op.member().rank_of(world);
+      return fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), culprit));
+    }
     if (p.state == Peer::none) connect(world);
     if (op.complete()) return;
   }
@@ -193,10 +198,31 @@ void Engine::run_callbacks() {
   }
 }
 
-void Engine::fail(Member& member, const Status& verdict, bool tell_others) {
+bool Engine::decides(const Member& member) const {
+  for (int r = 0; r < member.rank(); ++r)
+    if (peers_[std::size_t(member.world_rank(r))].state != Peer::lost && !directory_->gone(member.world_rank(r))) return false;
+  return true;
+}
+
+void Engine::spread_verdict(Member& member, const Status& verdict) {
+  if (directory_) directory_->spread(member.id(), verdict, true);
+}
+
+void Engine::fail(Member& member, const Status& cause) {
+  if (!member.broken().ok() || member.suspected()) return;
+  if (!directory_ || decides(member)) {
+    spread_verdict(member, cause);
+    return settle(member, cause);
+  }
+  directory_->spread(member.id(), cause, false);
+  member.suspect(loop_->at(loop_->now() + kVerdictWait, [this, alive = member.weak_from_this(), cause] {
+    if (const auto still = alive.lock()) settle(*still, cause);
+  }));
+}
+
+void Engine::settle(Member& member, const Status& verdict) {
   if (!member.broken().ok()) return;
   member.break_with(verdict);
-  if (tell_others && directory_) directory_->spread(member.id(), verdict);
   for (auto* t : transports_) {
     t->abandon(member.id());
     t->abandon(member.id() | kPairBit);
@@ -270,7 +296,7 @@ void Engine::disagree(Member& member, int peer, Operation& operation, std::uint6
   std::string text = fmt::format("operation {}: {} called {}, {} called {}", operation.sequence, describe(world_rank_),
                                  to_string(operation.call), describe(peer), to_string(theirs));
   if (theirs == operation.call) text += ", but for different sizes of blocks or by another algorithm (compare the TUTTI_ settings)";
-  fail(member, Status(Code::mismatch, text, member.rank_of(peer)), true);
+  fail(member, Status(Code::mismatch, text, member.rank_of(peer)));
 }
 
 void Engine::on_sent(int, std::uint64_t token) {
@@ -300,7 +326,7 @@ void Engine::on_lost(int peer, const Status& why) {
     const bool needed = std::any_of(pending_.begin(), pending_.end(), [&](const auto& operation) {
       return &operation->member() == member.get() && operation->execution && operation->execution->needs(rank);
     });
-    if (needed) fail(*member, Status(why.code(), text, rank), true);
+    if (needed) fail(*member, Status(why.code(), text, rank));
   }
 }
 

@@ -37,10 +37,12 @@ class Directory {
   // Streams that other ranks dialled.
   using OnIncoming = std::function<void(int world_rank, bool unix_stream, std::vector<std::unique_ptr<Stream>>)>;
   virtual void on_incoming(OnIncoming on_incoming) = 0;
-  // A verdict for all ranks, over the control plane; and what comes from there.
-  virtual void spread(std::uint32_t communicator, const Status& verdict) = 0;
-  using OnVerdict = std::function<void(std::uint32_t communicator, const Status& verdict)>;
-  virtual void on_verdict(OnVerdict on_verdict) = 0;
+  // For all ranks, over the control plane: the verdict, or (not final) what this rank saw. And what comes from there.
+  virtual void spread(std::uint32_t communicator, const Status& cause, bool final) = 0;
+  using OnCause = std::function<void(std::uint32_t communicator, const Status& cause, bool final)>;
+  virtual void on_cause(OnCause on_cause) = 0;
+  // Whether that rank has left or died, as far as is known here.
+  virtual bool gone(int world_rank) const = 0;
   // A rank whose process has ended, as the control plane sees it.
   using OnGone = std::function<void(int world_rank, const Status& why)>;
   virtual void on_gone(OnGone on_gone) = 0;
@@ -86,7 +88,11 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void start(const std::shared_ptr<Operation>& operation);   // execution is bound
   void track(const std::shared_ptr<Operation>& operation);   // without execution (groups)
   void complete(Operation& operation, Status status);
-  void fail(Member& member, const Status& verdict, bool tell_others);
+  // Something is wrong with a communicator. The lowest rank that is still there says which cause is everybody's verdict;
+  // the others tell what they saw and wait for its word, for at most kVerdictWait.
+  void fail(Member& member, const Status& cause);
+  // The verdict is known: ends all operations of the communicator with it.
+  void settle(Member& member, const Status& verdict);
   void connect(int world_rank);
   std::unique_ptr<Execution> take_execution();
   Wire wire(int world_rank) const { return peers_[std::size_t(world_rank)].wire; }
@@ -97,6 +103,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   Loop& loop() { return *loop_; }
   // Wakes whoever sleeps, after operations were started from outside a wait.
   void nudge();
+  // Tells all ranks that this is the verdict.
+  void spread_verdict(Member& member, const Status& verdict);
 
  private:
   std::byte* landing(int peer, const transport::SegmentHeader& header) override;
@@ -114,6 +122,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
     Piece piece;
   };
 
+  bool decides(const Member& member) const;
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
   void deliver_parked(Operation& operation);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);

@@ -17,6 +17,8 @@ using transport::Sent;
 
 namespace {
 
+constexpr std::uint64_t kMaxElement = 8;   // bytes of the largest element type
+
 bool receives(const Step& step) { return step.kind == StepKind::recv || step.kind == StepKind::recv_reduce; }
 
 // Several operands that must lie side by side before the pass: all but a plain receive and a two-operand reduction.
@@ -167,6 +169,8 @@ void Execution::run_send(std::uint32_t index, std::uint64_t limit) {
       if (!wire.connection) return block(index);
       std::uint64_t segment = wire.transport->segment_bytes(s.bytes);
       if (binding_.segment_limit) segment = std::min(segment, binding_.segment_limit);
+      // Elements stay whole, whatever TUTTI_SEGMENT says.
+      if (segment < s.bytes - s.submitted) segment = std::max<std::uint64_t>(segment / kMaxElement * kMaxElement, kMaxElement);
       segment = std::min(segment, s.bytes - s.submitted);
       if (s.submitted + segment > limit) break;             // wait until a whole segment is ready
       s.segment = segment;

@@ -435,7 +435,9 @@ std::vector<int> regroup(const std::vector<int>& groups, const std::vector<int>&
 void Member::abort(const std::string& reason) {
   {
     auto held = engine_->lock();
-    engine_->fail(*this, Status(Code::aborted, fmt::format("{} aborted: {}", engine_->describe(engine_->world_rank()), reason), rank_), true);
+    const Status verdict(Code::aborted, fmt::format("{} aborted: {}", engine_->describe(engine_->world_rank()), reason), rank_);
+    if (broken_.ok()) engine_->spread_verdict(*this, verdict);
+    engine_->settle(*this, verdict);
     engine_->nudge();
   }
   engine_->run_callbacks();
@@ -464,7 +466,7 @@ void Member::destroy(std::chrono::milliseconds limit) {
   {
     auto held = engine_->lock();
     const auto keep = shared_from_this();
-    engine_->fail(*this, Status(Code::aborted, "the communicator was destroyed while the operation was pending", rank_), false);
+    engine_->settle(*this, Status(Code::aborted, "the communicator was destroyed while the operation was pending", rank_));
     engine_->remove_member(id_);
     last = !engine_->has_members();
   }

@@ -49,7 +49,13 @@ class Member : public std::enable_shared_from_this<Member> {
   void forget(Operation& operation);
   std::span<const Wire> wires() const { return wires_; }
   const Status& broken() const { return broken_; }
-  void break_with(const Status& why) { if (broken_.ok()) broken_ = why; }
+  void break_with(const Status& why) {
+    if (broken_.ok()) broken_ = why;
+    suspicion_.reset();
+  }
+  // A cause is known, the verdict is not; the timer ends that.
+  bool suspected() const { return suspicion_ != nullptr; }
+  void suspect(std::shared_ptr<void> timer) { suspicion_ = std::move(timer); }
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   bool is_stale(const transport::SegmentHeader& header, int peer) const;
 
@@ -106,6 +112,7 @@ class Member : public std::enable_shared_from_this<Member> {
   };
   std::vector<Group> groups_;
   Status broken_;
+  std::shared_ptr<void> suspicion_;
   bool destroyed_ = false;
 };
 

@@ -227,7 +227,7 @@ void Engine::report_stall(Operation& operation) {
   fail(member, Status(Code::timeout, fmt::format("operation {} {}: nothing moved for {} s; {} waits for {} (TUTTI_TIMEOUT changes the limit)",
                                                  operation.sequence, to_string(operation.call), seconds, describe(world_rank_),
                                                  who.empty() ? "nobody" : who),
-                      waits_for.empty() ? -1 : waits_for[0]), true);
+                      waits_for.empty() ? -1 : waits_for[0]));
 }
 
 }  // namespace tutti::comm

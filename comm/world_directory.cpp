@@ -43,21 +43,21 @@ void WorldDirectory::arrived(const PeerHello& hello, std::unique_ptr<Stream> str
   on_incoming_(hello.rank, hello.purpose == Purpose::shm, std::move(streams));
 }
 
-void WorldDirectory::spread(std::uint32_t communicator, const Status& verdict) {
+void WorldDirectory::spread(std::uint32_t communicator, const Status& cause, bool final) {
   ByteWriter message;
-  message.number(communicator).number(std::uint32_t(verdict.code())).number(std::uint32_t(verdict.culprit() + 1));
-  message.text(std::string_view(verdict.text()).substr(0, 4096));
+  message.number(communicator).number(std::uint32_t(final)).number(std::uint32_t(cause.code()));
+  message.number(std::uint32_t(cause.culprit() + 1)).text(std::string_view(cause.text()).substr(0, 4096));
   if (Status status = world_->control().spread(message.bytes()); !status.ok()) return;   // too late for the others anyway
 }
 
-void WorldDirectory::on_verdict(OnVerdict on_verdict) {
-  world_->control().on_message([on_verdict = std::move(on_verdict)](int, std::span<const std::byte> bytes) {
+void WorldDirectory::on_cause(OnCause on_cause) {
+  world_->control().on_message([on_cause = std::move(on_cause)](int, std::span<const std::byte> bytes) {
     ByteReader message(bytes);
-    const auto communicator = message.number<std::uint32_t>();
-    const auto code = message.number<std::uint32_t>();
-    const auto culprit = message.number<std::uint32_t>();
+    const auto communicator = message.number<std::uint32_t>(), final = message.number<std::uint32_t>();
+    const auto code = message.number<std::uint32_t>(), culprit = message.number<std::uint32_t>();
     const std::string text = message.text();
-    if (message.good() && code > 0 && code <= std::uint32_t(Code::internal)) on_verdict(communicator, Status(Code(code), text, int(culprit) - 1));
+    if (!message.good() || code == 0 || code > std::uint32_t(Code::internal)) return;
+    on_cause(communicator, Status(Code(code), text, int(culprit) - 1), final != 0);
   });
 }
 

@@ -16,8 +16,9 @@ class WorldDirectory final : public Directory {
 
   void dial(int world_rank, bool unix_stream, int count, OnStream on_stream) override;
   void on_incoming(OnIncoming on_incoming) override;
-  void spread(std::uint32_t communicator, const Status& verdict) override;
-  void on_verdict(OnVerdict on_verdict) override;
+  void spread(std::uint32_t communicator, const Status& cause, bool final) override;
+  void on_cause(OnCause on_cause) override;
+  bool gone(int world_rank) const override { return world_->control().gone(world_rank); }
   void on_gone(OnGone on_gone) override;
   std::string describe(int world_rank) const override { return world_->describe(world_rank); }
 
