@@ -447,7 +447,9 @@ std::vector<int> Execution::waits_for() const {
   std::vector<int> out;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (states_[i].finished || allowed(std::uint32_t(i)) == 0) continue;
-    for (int peer : program_->steps[i].step.peers) out.push_back(peer);
+    const auto& peers = program_->steps[i].step.peers;
+    for (std::uint32_t k = 0; k < peers.size(); ++k)
+      if (misses(std::uint32_t(i), k)) out.push_back(peers[k]);
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
