@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kDrainLimit{1};
 constexpr std::chrono::milliseconds kVerdictWait{300};
+constexpr std::chrono::milliseconds kAskAfter{500};    // a peer in the same call dials within far less
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
 transport::TcpOptions tcp_options(const Settings& settings) {
@@ -40,6 +41,9 @@ Engine::Engine(EngineSetup setup)
   directory_->on_incoming([this](int peer, bool unix_stream, std::vector<std::unique_ptr<Stream>> streams) {
     peers_[std::size_t(peer)].state = Peer::connecting;
     streams_ready(peer, unix_stream, false, std::move(streams));
+  });
+  directory_->on_asked([this](int peer) {
+    if (peer < world_rank_) connect(peer);
   });
   directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
   directory_->on_cause([this](std::uint32_t communicator, const Status& cause, bool final) {
@@ -200,7 +204,7 @@ void Engine::run_callbacks() {
 
 bool Engine::decides(const Member& member) const {
   for (int r = 0; r < member.rank(); ++r)
-    if (peers_[std::size_t(member.world_rank(r))].state != Peer::lost && !directory_->gone(member.world_rank(r))) return false;
+    if (!directory_->gone(member.world_rank(r))) return false;
   return true;
 }
 
@@ -337,7 +341,11 @@ void Engine::connect(int world_rank) {
   if (peer.state != Peer::none || world_rank == world_rank_) return;
   peer.state = Peer::connecting;
   // The higher rank dials; the other waits to be dialled, which happens when the peer makes the same call.
-  if (world_rank_ > world_rank) dial(world_rank, settings_.transport != "tcp");
+  if (world_rank_ > world_rank) return dial(world_rank, settings_.transport != "tcp");
+  // Or when it is asked to: it may be making another call, and shall hear of ours.
+  peer.reminder = loop_->at(loop_->now() + kAskAfter, [this, world_rank] {
+    if (peers_[std::size_t(world_rank)].state == Peer::connecting) directory_->ask_to_dial(world_rank);
+  });
 }
 
 void Engine::dial(int world_rank, bool unix_stream) {

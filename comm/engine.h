@@ -41,6 +41,10 @@ class Directory {
   virtual void spread(std::uint32_t communicator, const Status& cause, bool final) = 0;
   using OnCause = std::function<void(std::uint32_t communicator, const Status& cause, bool final)>;
   virtual void on_cause(OnCause on_cause) = 0;
+  // Asks a rank to dial this one, and hears of those who ask.
+  virtual void ask_to_dial(int world_rank) = 0;
+  using OnAsked = std::function<void(int world_rank)>;
+  virtual void on_asked(OnAsked on_asked) = 0;
   // Whether that rank has left or died, as far as is known here.
   virtual bool gone(int world_rank) const = 0;
   // A rank whose process has ended, as the control plane sees it.
@@ -116,6 +120,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
     Wire wire;
     enum { none, connecting, up, lost } state = none;
     Status lost_why;
+    std::shared_ptr<void> reminder;      // while this rank waits to be dialled
   };
   struct Parked {
     int peer;

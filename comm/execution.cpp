@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::uint64_t kMaxElement = 8;   // bytes of the largest element type
 
+constexpr std::uint64_t kWhole = 8;   // bytes: segments hold whole elements of every type
+
 bool receives(const Step& step) { return step.kind == StepKind::recv || step.kind == StepKind::recv_reduce; }
 
 // Several operands that must lie side by side before the pass: all but a plain receive and a two-operand reduction.
@@ -171,6 +173,7 @@ void Execution::run_send(std::uint32_t index, std::uint64_t limit) {
       if (binding_.segment_limit) segment = std::min(segment, binding_.segment_limit);
       // Elements stay whole, whatever TUTTI_SEGMENT says.
       if (segment < s.bytes - s.submitted) segment = std::max<std::uint64_t>(segment / kMaxElement * kMaxElement, kMaxElement);
+      segment = std::max(kWhole, segment / kWhole * kWhole);
       segment = std::min(segment, s.bytes - s.submitted);
       if (s.submitted + segment > limit) break;             // wait until a whole segment is ready
       s.segment = segment;
