@@ -19,14 +19,15 @@ std::ostream& operator<<(std::ostream& out, const Served& served) { return out <
 // Must be able to serve at least these, for some rank count.
 const std::vector<Served> kServed = {
     {"direct",
-     {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::broadcast, Kind::reduce, Kind::gather, Kind::scatter, Kind::all_to_all}},
+     {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather, Kind::broadcast, Kind::reduce, Kind::gather,
+      Kind::scatter, Kind::all_to_all}},
     {"two_shot", {Kind::all_reduce}},
     {"ring", {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather}},
     {"bidirectional_ring", {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather}},
     {"tree", {Kind::all_reduce}},
     {"recursive_doubling", {Kind::all_reduce}},
     {"circulant", {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather}},
-    {"hierarchical", {}},      // needs several hosts
+    {"hierarchical", {}},  // needs several hosts
     {"bruck", {Kind::all_gather, Kind::all_to_all}},
     {"pat", {Kind::all_gather, Kind::reduce_scatter}},
     {"binomial", {Kind::broadcast, Kind::reduce, Kind::gather, Kind::scatter}},
@@ -37,7 +38,8 @@ const std::vector<Served> kServed = {
 
 Collective collective_of(Kind kind) { return Collective(int(kind)); }
 
-bool chosen(Communicator& comm, Kind kind, std::size_t count, const std::string& algorithm, const std::string& transport) {
+bool chosen(Communicator& comm, Kind kind, std::size_t count, const std::string& algorithm,
+            const std::string& transport) {
   const auto choice = comm.explain(collective_of(kind), count, DataType::f32);
   EXPECT_TRUE(choice.ok()) << choice.status().to_string();
   if (!choice.ok() || choice->algorithm != algorithm) return false;
@@ -78,7 +80,8 @@ TEST_P(Forced, ServesItsCollectivesAndIsNamed) {
     for (std::size_t k = 0; k < 8; ++k) all[k] = all[k] || now[k];
     if (HasFailure()) return;
   }
-  for (Kind kind : served.kinds) EXPECT_TRUE(all[std::size_t(kind)]) << served.algorithm << " never served " << name_of(kind);
+  for (Kind kind : served.kinds)
+    EXPECT_TRUE(all[std::size_t(kind)]) << served.algorithm << " never served " << name_of(kind);
 }
 
 // Over 4 MB a message: more than any pool of slots or window of credits holds at once.
@@ -91,7 +94,9 @@ TEST_P(Forced, LargeVectors) {
         Case test;
         test.kind = Kind(kind);
         test.filling.type = DataType::i32;
-        test.count = kind == int(Kind::all_reduce) || kind == int(Kind::broadcast) || kind == int(Kind::reduce) ? 1300001 : 1100003 / std::size_t(n);
+        test.count = kind == int(Kind::all_reduce) || kind == int(Kind::broadcast) || kind == int(Kind::reduce)
+                         ? 1300001
+                         : 1100003 / std::size_t(n);
         test.root = n - 1;
         test.in_place = n == 3;
         if (!chosen(comm, Kind(kind), test.count, algorithm, wire)) continue;
@@ -106,7 +111,8 @@ std::string case_name(const testing::TestParamInfo<Forced::ParamType>& info) {
   return std::string(std::get<0>(info.param).algorithm) + "_" + std::get<1>(info.param);
 }
 
-INSTANTIATE_TEST_SUITE_P(Algorithms, Forced, testing::Combine(testing::ValuesIn(kServed), testing::Values("shm", "tcp")), case_name);
+INSTANTIATE_TEST_SUITE_P(Algorithms, Forced,
+                         testing::Combine(testing::ValuesIn(kServed), testing::Values("shm", "tcp")), case_name);
 
 TEST(Rules, ByCollectiveAndBytes) {
   World world(3, {{"TUTTI_ALGO", "all_reduce:direct:-32K,tree:32K-1M,ring:1M-"}});

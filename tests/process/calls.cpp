@@ -15,7 +15,8 @@ constexpr auto kUntouched = std::byte(0xc3);
 class Guarded {
  public:
   Guarded(std::size_t bytes, std::size_t shift)
-      : bytes_(bytes), memory_(bytes + 3 * kGuard + shift, kUntouched),
+      : bytes_(bytes),
+        memory_(bytes + 3 * kGuard + shift, kUntouched),
         at_(kGuard + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 + shift) {}
   std::byte* data() { return memory_.data() + at_; }
   bool intact() const {
@@ -56,7 +57,9 @@ Blocks laid_out(std::vector<std::size_t> counts, bool gaps) {
 }
 
 // Block sizes for the v forms: different, some empty.
-std::size_t block_count(std::size_t count, int from, int to) { return (from * 2 + to) % 4 == 1 ? 0 : count + std::size_t((from * 5 + to * 3) % 7); }
+std::size_t block_count(std::size_t count, int from, int to) {
+  return (from * 2 + to) % 4 == 1 ? 0 : count + std::size_t((from * 5 + to * 3) % 7);
+}
 
 // One rank's part in one call: its buffers, what was put in and what must come out.
 class Attempt {
@@ -91,11 +94,18 @@ class Attempt {
 
   Work start() {
     switch (test_.kind) {
-      case Kind::all_reduce: case Kind::broadcast: case Kind::reduce: return start_vector();
-      case Kind::reduce_scatter: case Kind::all_gather: case Kind::gather: case Kind::scatter: return start_block();
+      case Kind::all_reduce:
+      case Kind::broadcast:
+      case Kind::reduce: return start_vector();
+      case Kind::reduce_scatter:
+      case Kind::all_gather:
+      case Kind::gather:
+      case Kind::scatter: return start_block();
       case Kind::all_to_all: {
         const std::size_t count = test_.count, all = count * std::size_t(n_);
-        make(all, all, 0, test_.in_place, [=, this](std::size_t i) { return Source{int(i / count), at_rank(count) + i % count}; });
+        make(all, all, 0, test_.in_place, [=, this](std::size_t i) {
+          return Source{int(i / count), at_rank(count) + i % count};
+        });
         return comm_.all_to_all({input_, output_, count, test_.filling.type});
       }
       default: return start_v();
@@ -115,7 +125,9 @@ class Attempt {
       make(count, root ? count : 0, 0, test_.in_place && root, reduced);
       return comm_.reduce({input_, root ? output_ : nullptr, count, f.type, f.op, test_.root, f.factor(rank_)});
     }
-    make(root ? count : 0, count, 0, test_.in_place && root, [=, this](std::size_t i) { return Source{test_.root, i}; });
+    make(root ? count : 0, count, 0, test_.in_place && root, [=, this](std::size_t i) {
+      return Source{test_.root, i};
+    });
     return comm_.broadcast({root ? input_ : nullptr, output_, count, f.type, test_.root});
   }
 
@@ -135,7 +147,9 @@ class Attempt {
         make(count, root ? all : 0, place, test_.in_place && root, gathered);
         return comm_.gather({input_, root ? output_ : nullptr, count, f.type, test_.root});
       default:
-        make(root ? all : 0, count, place, test_.in_place && root, [=, this](std::size_t i) { return Source{test_.root, place + i}; });
+        make(root ? all : 0, count, place, test_.in_place && root, [=, this](std::size_t i) {
+          return Source{test_.root, place + i};
+        });
         return comm_.scatter({root ? input_ : nullptr, output_, count, f.type, test_.root});
     }
   }
@@ -166,7 +180,7 @@ class Attempt {
       return laid_out(counts, test_.gaps);
     };
     const Blocks sends = sends_of(rank_);
-    std::vector<std::size_t> counts, starts;      // what comes, and where it lies in the sender's input
+    std::vector<std::size_t> counts, starts;  // what comes, and where it lies in the sender's input
     for (int from = 0; from < n_; ++from) {
       const Blocks theirs = sends_of(from);
       counts.push_back(theirs.counts[std::size_t(rank_)]);
@@ -175,7 +189,8 @@ class Attempt {
     const Blocks receives = laid_out(counts, test_.gaps);
     make(sends.span, receives.span, 0, false, [=](std::size_t i) -> std::optional<Source> {
       const auto found = receives.find(i);
-      return found ? std::optional(Source{found->first, starts[std::size_t(found->first)] + found->second}) : std::nullopt;
+      return found ? std::optional(Source{found->first, starts[std::size_t(found->first)] + found->second})
+                   : std::nullopt;
     });
     AllToAllV call{input_, output_, sends.counts, receives.counts, {}, {}, test_.filling.type};
     if (test_.gaps) call.send_offsets = sends.offsets, call.recv_offsets = receives.offsets;
@@ -188,12 +203,15 @@ class Attempt {
       const std::uint64_t got = load(output_ + i * size_, size_);
       std::uint64_t untouched = 0;
       for (std::size_t b = 0; b < size_; ++b) untouched = untouched << 8 | std::uint64_t(kUntouched);
-      const std::string why = source ? wrong(test_.filling, n_, *source, got) : got == untouched ? "" : "a gap was written";
+      const std::string why = source             ? wrong(test_.filling, n_, *source, got)
+                              : got == untouched ? ""
+                                                 : "a gap was written";
       if (!why.empty()) return "element " + std::to_string(i) + ": " + why;
     }
     if (!first_->intact() || (second_ && !second_->intact())) return "bytes around a buffer were written";
     for (std::size_t i = 0; !in_place_ && i < inputs_; ++i)
-      if (load(input_ + i * size_, size_) != test_.filling.bits(rank_, i)) return "input element " + std::to_string(i) + " was changed";
+      if (load(input_ + i * size_, size_) != test_.filling.bits(rank_, i))
+        return "input element " + std::to_string(i) + " was changed";
     return "";
   }
 
@@ -211,17 +229,20 @@ class Attempt {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather",   "broadcast",        "reduce",      "gather",
-                                    "scatter",    "all_to_all",     "all_gather_v", "reduce_scatter_v", "all_to_all_v"};
+  constexpr const char* kNames[] = {"all_reduce",   "reduce_scatter",   "all_gather",  "broadcast",
+                                    "reduce",       "gather",           "scatter",     "all_to_all",
+                                    "all_gather_v", "reduce_scatter_v", "all_to_all_v"};
   return kNames[int(kind)];
 }
 
 bool reduces(Kind kind) {
-  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::reduce_scatter_v;
+  return kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter ||
+         kind == Kind::reduce_scatter_v;
 }
 
 std::string Case::text() const {
-  std::string out = std::string(test::name_of(kind)) + " of " + std::to_string(count) + " " + std::string(tutti::name_of(filling.type));
+  std::string out = std::string(test::name_of(kind)) + " of " + std::to_string(count) + " " +
+                    std::string(tutti::name_of(filling.type));
   if (reduces(kind)) out += " " + std::string(tutti::name_of(filling.op));
   out += " root " + std::to_string(root) + " shift " + std::to_string(shift);
   return out + (in_place ? " in place" : "") + (gaps ? " with gaps" : "");
@@ -229,7 +250,9 @@ std::string Case::text() const {
 
 std::string tried(Communicator& comm, const Case& test) {
   std::string why = Attempt(comm, test).run();
-  if (!why.empty()) why = "rank " + std::to_string(comm.rank()) + " of " + std::to_string(comm.rank_count()) + ", " + test.text() + ": " + why;
+  if (!why.empty())
+    why = "rank " + std::to_string(comm.rank()) + " of " + std::to_string(comm.rank_count()) + ", " + test.text() +
+          ": " + why;
   return why;
 }
 

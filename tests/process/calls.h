@@ -1,8 +1,8 @@
 #pragma once
-// Calls: one collective call on one rank, made and judged: the right elements, guards around the buffers and gaps in them
-// intact, out-of-place inputs unchanged.
-#include <string>
+// Calls: one collective call on one rank, made and judged: the right elements, guards around the buffers and gaps in
+// them intact, out-of-place inputs unchanged.
 #include <tutti/tutti.h>
+#include <string>
 #include <vector>
 
 #include "tests/process/numbers.h"
@@ -10,8 +10,17 @@
 namespace tutti::test {
 
 enum class Kind {
-  all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all,
-  all_gather_v, reduce_scatter_v, all_to_all_v
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
+  all_gather_v,
+  reduce_scatter_v,
+  all_to_all_v
 };
 inline constexpr int kKindCount = 11;
 const char* name_of(Kind kind);
@@ -23,8 +32,8 @@ struct Case {
   Filling filling;
   int root = 0;
   bool in_place = false;
-  std::size_t shift = 0;       // bytes that the buffers lie off the alignment of 64
-  bool gaps = false;           // v forms: blocks with gaps, in reverse order
+  std::size_t shift = 0;  // bytes that the buffers lie off the alignment of 64
+  bool gaps = false;      // v forms: blocks with gaps, in reverse order
   std::string text() const;
 };
 

@@ -1,5 +1,5 @@
-// TUTTI_ORDER=canonical: the bits of a sum depend on the ranks' inputs alone: not on algorithm, size, place, segment, wire,
-// sockets or instruction set. They are those of the balanced tree over rank indices, evaluated here.
+// TUTTI_ORDER=canonical: the bits of a sum depend on the ranks' inputs alone: not on algorithm, size, place, segment,
+// wire, sockets or instruction set. They are those of the balanced tree over rank indices, evaluated here.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -14,11 +14,13 @@
 namespace tutti::test {
 namespace {
 
-constexpr std::array<DataType, 6> kTypes = {DataType::f32, DataType::f64, DataType::bf16, DataType::f16, DataType::f8e4m3, DataType::f8e5m2};
+constexpr std::array<DataType, 6> kTypes = {DataType::f32, DataType::f64,    DataType::bf16,
+                                            DataType::f16, DataType::f8e4m3, DataType::f8e5m2};
 constexpr std::size_t kLongest = 20011;
 const std::vector<std::size_t> kCounts = {1, 7, 1024, 4095, 16385, kLongest};
-const std::vector<std::string> kAlgorithms = {"direct",    "two_shot",     "ring", "bidirectional_ring", "tree",  "recursive_doubling",
-                                              "circulant", "hierarchical", "pat",  "binomial",           "bruck", "chain"};
+const std::vector<std::string> kAlgorithms = {"direct", "two_shot",           "ring",      "bidirectional_ring",
+                                              "tree",   "recursive_doubling", "circulant", "hierarchical",
+                                              "pat",    "binomial",           "bruck",     "chain"};
 
 using Bytes = std::vector<std::byte>;
 
@@ -42,7 +44,7 @@ Number balanced(const std::vector<Element>& x, std::size_t first, std::size_t la
   return balanced<Number>(x, first, middle) + balanced<Number>(x, middle, last);
 }
 
-std::uint16_t to_bf16(float x) {   // to nearest, ties to even
+std::uint16_t to_bf16(float x) {  // to nearest, ties to even
   const auto bits = std::bit_cast<std::uint32_t>(x);
   return std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -62,9 +64,12 @@ Bytes evaluated(DataType type, int n, std::size_t count) {
       floats.push_back(float(value));
     }
     std::uint64_t bits = 0;
-    if (type == DataType::f64) bits = std::bit_cast<std::uint64_t>(balanced<double>(doubles, 0, doubles.size()));
-    else if (type == DataType::f32) bits = std::bit_cast<std::uint32_t>(balanced<float>(floats, 0, floats.size()));
-    else bits = to_bf16(balanced<float>(floats, 0, floats.size()));
+    if (type == DataType::f64)
+      bits = std::bit_cast<std::uint64_t>(balanced<double>(doubles, 0, doubles.size()));
+    else if (type == DataType::f32)
+      bits = std::bit_cast<std::uint32_t>(balanced<float>(floats, 0, floats.size()));
+    else
+      bits = to_bf16(balanced<float>(floats, 0, floats.size()));
     store(out.data() + i * size, size, bits);
   }
   return out;
@@ -88,7 +93,8 @@ class Truth {
       return;
     }
     for (std::size_t i = 0; i < count; ++i)
-      ASSERT_EQ(load(got + i * size, size), load(known.data() + (at + i) * size, size)) << name_of(type) << " element " << at + i << ": " << who;
+      ASSERT_EQ(load(got + i * size, size), load(known.data() + (at + i) * size, size))
+          << name_of(type) << " element " << at + i << ": " << who;
   }
   int compared() const { return compared_; }
 

@@ -139,10 +139,12 @@ TEST(Collectives, SendAndRecvInPairsAndToOneself) {
       std::vector<Work> works;
       for (int peer = 0; peer < n; ++peer) {
         auto& values = out[std::size_t(peer)];
-        for (std::size_t i = 0; i < count; ++i) values.push_back(std::uint32_t(mixed(i) + std::uint64_t(comm.rank() * 16 + peer)));
+        for (std::size_t i = 0; i < count; ++i)
+          values.push_back(std::uint32_t(mixed(i) + std::uint64_t(comm.rank() * 16 + peer)));
         works.push_back(comm.send({values.data(), count, DataType::u32, peer}));
       }
-      for (int peer = n - 1; peer >= 0; --peer) works.push_back(comm.recv({in[std::size_t(peer)].data(), count, DataType::u32, peer}));
+      for (int peer = n - 1; peer >= 0; --peer)
+        works.push_back(comm.recv({in[std::size_t(peer)].data(), count, DataType::u32, peer}));
       for (Work& work : works) EXPECT_EQ(work.wait(), Status());
       for (int peer = 0; peer < n; ++peer)
         for (std::size_t i = 0; i < count; ++i)
@@ -159,7 +161,8 @@ TEST(Collectives, MessagesOfAPairArriveInOrder) {
     std::vector<Work> works;
     for (std::size_t i = 0; i < kMessages; ++i) {
       if (comm.rank() == 0) values[i] = mixed(i);
-      works.push_back(comm.rank() == 0 ? comm.send({&values[i], 1, DataType::u64, 1}) : comm.recv({&values[i], 1, DataType::u64, 0}));
+      works.push_back(comm.rank() == 0 ? comm.send({&values[i], 1, DataType::u64, 1})
+                                       : comm.recv({&values[i], 1, DataType::u64, 0}));
     }
     while (!works.empty()) {
       EXPECT_EQ(works.back().wait(), Status());

@@ -1,4 +1,5 @@
-// What goes wrong outside the arguments: ranks killed, stopped, absent or late, aborts, early ends, and what stays behind.
+// What goes wrong outside the arguments: ranks killed, stopped, absent or late, aborts, early ends, and what stays
+// behind.
 #include <dirent.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,8 @@ int reduce_in_child(int rank, int n, const std::string& address, std::size_t cou
   return reduce_until_failure(comm, count).ok() ? 1 : 0;
 }
 
-// Rank 0 is a process that gets `signal` after some rounds; all the others are here. Returns when all have their verdict.
+// Rank 0 is a process that gets `signal` after some rounds; all the others are here. Returns when all have their
+// verdict.
 void lose_rank_zero(int signal, std::size_t count, const Settings& settings, Code wanted, Clock::duration limit) {
   constexpr int kRanks = 4;
   const std::string address = fresh_address();
@@ -62,12 +64,15 @@ void lose_rank_zero(int signal, std::size_t count, const Settings& settings, Cod
 class Lost : public testing::TestWithParam<const char*> {};
 
 TEST_P(Lost, AKilledRankIsNamedWithinTwoSeconds) {
-  for (std::size_t count : {1, 5000, 3000000}) lose_rank_zero(SIGKILL, count, {{"TUTTI_TRANSPORT", GetParam()}}, Code::peer_lost, seconds(2));
+  for (std::size_t count : {1, 5000, 3000000})
+    lose_rank_zero(SIGKILL, count, {{"TUTTI_TRANSPORT", GetParam()}}, Code::peer_lost, seconds(2));
 }
 
 TEST_P(Lost, AStoppedRankIsNamedAfterTheTimeout) {
   for (std::size_t count : {1, 1000000})
-    lose_rank_zero(SIGSTOP, count, {{"TUTTI_TRANSPORT", GetParam()}, {"TUTTI_TIMEOUT", "2s"}, {"TUTTI_ABSENT_TIMEOUT", "2s"}}, Code::timeout, seconds(6));
+    lose_rank_zero(SIGSTOP, count,
+                   {{"TUTTI_TRANSPORT", GetParam()}, {"TUTTI_TIMEOUT", "2s"}, {"TUTTI_ABSENT_TIMEOUT", "2s"}},
+                   Code::timeout, seconds(6));
 }
 
 TEST_P(Lost, AbortFromAnotherThreadEndsWaitsEverywhere) {
@@ -78,7 +83,8 @@ TEST_P(Lost, AbortFromAnotherThreadEndsWaitsEverywhere) {
     if (comm.rank() == 2) {
       std::thread([&] { comm.abort("the test says so"); }).join();
     }
-    const Status status = comm.rank() == 2 ? comm.barrier().wait() : comm.all_reduce({x.data(), x.data(), x.size()}).wait();
+    const Status status =
+        comm.rank() == 2 ? comm.barrier().wait() : comm.all_reduce({x.data(), x.data(), x.size()}).wait();
     EXPECT_EQ(status.code(), Code::aborted) << status.to_string();
     EXPECT_NE(status.text().find("the test says so"), std::string::npos) << status.text();
     EXPECT_EQ(status.culprit(), 2);
@@ -88,7 +94,7 @@ TEST_P(Lost, AbortFromAnotherThreadEndsWaitsEverywhere) {
 TEST_P(Lost, AbortInTheMiddleOfAWait) {
   World world(2, {{"TUTTI_TRANSPORT", GetParam()}});
   float x = 1, y = 0;
-  Work work = world[0].all_reduce({&x, &y, 1});        // rank 1 never comes
+  Work work = world[0].all_reduce({&x, &y, 1});  // rank 1 never comes
   std::atomic<bool> waits{false};
   std::thread waiter([&] {
     waits = true;

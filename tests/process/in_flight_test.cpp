@@ -1,4 +1,5 @@
-// Many operations at once: mixed sizes waited for in any order, split communicators, threads on different communicators.
+// Many operations at once: mixed sizes waited for in any order, split communicators, threads on different
+// communicators.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +21,8 @@ std::vector<std::int64_t> filled(std::size_t count, int rank, int turn) {
 // The sum over ranks is the first rank's vector times 1 + 2 + ... + n.
 void expect_sum(const std::vector<std::int64_t>& got, int n, int turn) {
   const auto one = filled(got.size(), 0, turn);
-  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], one[i] * n * (n + 1) / 2) << "operation " << turn << " element " << i;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_EQ(got[i], one[i] * n * (n + 1) / 2) << "operation " << turn << " element " << i;
 }
 
 void many_backwards(int n, const char* transport) {
@@ -28,7 +30,8 @@ void many_backwards(int n, const char* transport) {
   world.run([&](Communicator& comm) {
     std::vector<std::vector<std::int64_t>> data;
     std::vector<Work> works;
-    for (int i = 0; i < 200; ++i) data.push_back(filled(std::size_t(mixed(std::uint64_t(i)) % (i % 20 == 7 ? 150000 : 900)), comm.rank(), i));
+    for (int i = 0; i < 200; ++i)
+      data.push_back(filled(std::size_t(mixed(std::uint64_t(i)) % (i % 20 == 7 ? 150000 : 900)), comm.rank(), i));
     for (auto& x : data) works.push_back(comm.all_reduce({x.data(), x.data(), x.size(), DataType::i64}));
     for (int i = 199; i >= 0; --i) ASSERT_EQ(works[std::size_t(i)].wait(), Status()) << i;
     for (int i = 0; i < 200; ++i) expect_sum(data[std::size_t(i)], n, i);
@@ -43,7 +46,8 @@ TEST(InFlight, AllKindsTogether) {
   world.run([](Communicator& comm) {
     const std::size_t count = 5000;
     auto mine = filled(count, comm.rank(), 0);
-    std::vector<std::int64_t> sum(count), all(3 * count), root(count), part(count), exchanged(3 * count), wide(3 * count, comm.rank());
+    std::vector<std::int64_t> sum(count), all(3 * count), root(count), part(count), exchanged(3 * count),
+        wide(3 * count, comm.rank());
     std::vector<Work> works;
     for (int round = 0; round < 10; ++round) {
       works.push_back(comm.all_reduce({mine.data(), sum.data(), count, DataType::i64}));
@@ -62,7 +66,8 @@ TEST(InFlight, AllKindsTogether) {
     EXPECT_EQ(root, filled(count, 2, 0));
     EXPECT_EQ(part, std::vector<std::int64_t>(count, 3));
     for (std::size_t r = 0; r < 3; ++r) {
-      EXPECT_TRUE(std::equal(all.begin() + std::ptrdiff_t(r * count), all.begin() + std::ptrdiff_t((r + 1) * count), filled(count, int(r), 0).begin()));
+      EXPECT_TRUE(std::equal(all.begin() + std::ptrdiff_t(r * count), all.begin() + std::ptrdiff_t((r + 1) * count),
+                             filled(count, int(r), 0).begin()));
       EXPECT_EQ(exchanged[r * count], std::int64_t(r));
     }
   });
@@ -77,7 +82,9 @@ TEST(Split, TwoOfTheSameRanksUsedInOppositeOrder) {
     EXPECT_EQ(b->rank(), 1 - comm.rank());
     for (std::size_t count : {1, 20000, 600000}) {
       auto x = filled(count, comm.rank(), 1), y = filled(count, comm.rank(), 2);
-      const auto start = [](Communicator& c, std::vector<std::int64_t>& v) { return c.all_reduce({v.data(), v.data(), v.size(), DataType::i64}); };
+      const auto start = [](Communicator& c, std::vector<std::int64_t>& v) {
+        return c.all_reduce({v.data(), v.data(), v.size(), DataType::i64});
+      };
       const bool first = comm.rank() == 0;
       Work one = first ? start(*a, x) : start(*b, y);
       Work two = first ? start(*b, y) : start(*a, x);
@@ -184,7 +191,7 @@ TEST(InFlight, NobodyWaits) {
       done = true;
       done.notify_all();
     });
-    done.wait(false);      // the library's own thread drives it
+    done.wait(false);  // the library's own thread drives it
     expect_sum(x, 3, 6);
   });
 }

@@ -27,7 +27,9 @@ Format format_of(DataType type) {
 
 bool is_signed(DataType type) { return type == DataType::i8 || type == DataType::i32 || type == DataType::i64; }
 
-std::uint64_t cut(std::uint64_t bits, std::size_t size) { return size == 8 ? bits : bits & ((std::uint64_t(1) << 8 * size) - 1); }
+std::uint64_t cut(std::uint64_t bits, std::size_t size) {
+  return size == 8 ? bits : bits & ((std::uint64_t(1) << 8 * size) - 1);
+}
 
 std::int64_t extended(DataType type, std::uint64_t bits) {
   const int unused = 64 - 8 * int(size_of(type));
@@ -84,12 +86,13 @@ std::string wrong_float(const Filling& f, int n, std::size_t index, std::uint64_
   if (f.op == ReduceOp::prod) bound = (std::pow(1 + u, n + 1) - 1) * std::fabs(exact);
   if (f.op == ReduceOp::min || f.op == ReduceOp::max || n == 1) bound = f.op == ReduceOp::premul_sum ? bound : 0;
   if (std::fabs(got - exact) <= bound) return "";
-  return "wanted " + std::to_string(exact) + " within " + std::to_string(double(bound)) + ", got " + std::to_string(got);
+  return "wanted " + std::to_string(exact) + " within " + std::to_string(double(bound)) + ", got " +
+         std::to_string(got);
 }
 
 }  // namespace
 
-std::uint64_t mixed(std::uint64_t x) {   // the finalizer of SplitMix64
+std::uint64_t mixed(std::uint64_t x) {  // the finalizer of SplitMix64
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -111,9 +114,7 @@ std::uint64_t Filling::bits(int rank, std::size_t index) const {
   return (chance >> 59 & 1) << (format.exponent + format.mantissa) | exponent << format.mantissa | mantissa;
 }
 
-double Filling::factor(int rank) const {
-  return is_floating(type) ? (rank % 4 + 1) * 0.5 : rank % 3 + 1;
-}
+double Filling::factor(int rank) const { return is_floating(type) ? (rank % 4 + 1) * 0.5 : rank % 3 + 1; }
 
 std::uint64_t load(const std::byte* at, std::size_t size) {
   std::uint64_t bits = 0;

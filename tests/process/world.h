@@ -3,9 +3,9 @@
 // Settings are in the environment while the ranks are made and gone afterwards.
 #include <sys/types.h>
 
+#include <tutti/tutti.h>
 #include <functional>
 #include <string>
-#include <tutti/tutti.h>
 #include <utility>
 #include <vector>
 
@@ -54,7 +54,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   void signal(int number) const;
-  int exit_code();      // waits; 128 + the signal that ended it
+  int exit_code();  // waits; 128 + the signal that ended it
 
  private:
   pid_t pid_;
