@@ -15,7 +15,7 @@ template <class Call>
 Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
   if (!member) return Work(empty());
   auto prepared = comm::prepare(call, {member->rank(), member->rank_count()});
-  if (!prepared) return Work(prepared.status());
+  if (!prepared) return member->refuse(prepared.status());
   return member->start(std::move(*prepared));
 }
 
@@ -23,7 +23,7 @@ template <class Call>
 Work run_pair(const std::shared_ptr<comm::Member>& member, Collective what, const Call& call) {
   if (!member) return Work(empty());
   auto prepared = comm::prepare(call, {member->rank(), member->rank_count()});
-  if (!prepared) return Work(prepared.status());
+  if (!prepared) return member->refuse(prepared.status());
   return member->start_pair(what, std::move(*prepared), call.peer);
 }
 

@@ -136,7 +136,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
     const Peer& p = peers_[std::size_t(world)];
     if (p.state == Peer::lost) {
       const int culprit = op.member().rank_of(world);
-      return fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), culprit));
+      fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), culprit));   // it runs on until the verdict is there
     }
     if (p.state == Peer::none) connect(world);
     if (op.complete()) return;

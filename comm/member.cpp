@@ -234,6 +234,18 @@ void Member::begin(const std::shared_ptr<Operation>& operation) {
   engine_->nudge();
 }
 
+Work Member::refuse(const Status& why) {
+  auto held = engine_->lock();
+  return refuse(why, held);
+}
+
+Work Member::refuse(const Status& why, Engine::Lock& held) {
+  for (Group& group : groups_)
+    if (group.owner == std::this_thread::get_id() && group.refused.ok()) group.refused = why;
+  held.unlock();
+  return Work(why);
+}
+
 // Starts it, or keeps it for the group that this thread has open.
 Work Member::submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held) {
   for (Group& group : groups_) {
@@ -248,10 +260,10 @@ Work Member::submit(const std::shared_ptr<Operation>& operation, Engine::Lock& h
 
 Work Member::start(Prepared call) {
   auto held = engine_->lock();
-  if (destroyed_) return Work(Status(Code::invalid_state, "the communicator was destroyed"));
-  if (!broken_.ok()) return Work(broken_);
+  if (destroyed_) return refuse(Status(Code::invalid_state, "the communicator was destroyed"), held);
+  if (!broken_.ok()) return refuse(broken_, held);
   auto compiled = plan(call);
-  if (!compiled) return Work(compiled.status());
+  if (!compiled) return refuse(compiled.status(), held);
   auto operation = make_operation(call.call);
   if (call.barrier) operation->call.collective = Collective::barrier;
   operation->sequence = next_sequence_++;
@@ -288,8 +300,8 @@ Work Member::barrier() {
 
 Work Member::start_pair(Collective what, Prepared call, int peer) {
   auto held = engine_->lock();
-  if (destroyed_) return Work(Status(Code::invalid_state, "the communicator was destroyed"));
-  if (!broken_.ok()) return Work(broken_);
+  if (destroyed_) return refuse(Status(Code::invalid_state, "the communicator was destroyed"), held);
+  if (!broken_.ok()) return refuse(broken_, held);
   auto operation = make_operation(call.call);
   Pair& pair = pairs_[std::size_t(peer)];
   if (peer == rank_) {
@@ -340,21 +352,23 @@ void Member::begin_group() {
       ++group.depth;
       return;
     }
-  groups_.push_back({std::this_thread::get_id(), 1, {}});
+  groups_.push_back({std::this_thread::get_id(), 1, {}, {}});
 }
 
 Work Member::end_group() {
   std::vector<std::shared_ptr<Operation>> operations;
   std::shared_ptr<Operation> all;
+  auto failure = std::make_shared<Status>();
   {
     auto held = engine_->lock();
     const auto group = std::find_if(groups_.begin(), groups_.end(), [](const Group& g) { return g.owner == std::this_thread::get_id(); });
     if (group == groups_.end()) return Work(Status(Code::invalid_state, "end_group without begin_group on this thread"));
     if (--group->depth > 0) return Work();
     operations = std::move(group->operations);
+    *failure = group->refused;
     groups_.erase(group);
-    if (operations.empty()) return Work();
-    if (operations.size() == 1) {
+    if (operations.empty()) return Work(*failure);
+    if (operations.size() == 1 && failure->ok() && broken_.ok()) {
       begin(operations[0]);
       return Work(operations[0]);
     }
@@ -362,16 +376,20 @@ Work Member::end_group() {
     all->sequence = ~0u;
     all->pending_parts = int(operations.size());
     engine_->track(all);
-    for (const auto& operation : operations)
-      if (!operation->complete()) engine_->start(operation);
+    // Since it was bound, or by one of those before it, the communicator may have broken.
+    for (const auto& operation : operations) {
+      if (operation->complete()) continue;
+      if (broken_.ok()) engine_->start(operation);
+      else engine_->complete(*operation, broken_);
+    }
     engine_->nudge();
   }
   for (const auto& operation : operations)
-    Work(operation).then([engine = std::weak_ptr(engine_), all](const Status& status) {
+    Work(operation).then([engine = std::weak_ptr(engine_), all, failure](const Status& status) {
       if (auto alive = engine.lock()) {
         auto held = alive->lock();
-        if (!status.ok()) alive->complete(*all, status);
-        else if (--all->pending_parts == 0) alive->complete(*all, {});
+        if (failure->ok()) *failure = status;
+        if (--all->pending_parts == 0) alive->complete(*all, *failure);
       }
     });
   return Work(all);

@@ -30,6 +30,8 @@ class Member : public std::enable_shared_from_this<Member> {
   std::uint32_t id() const { return id_; }
   const std::shared_ptr<Engine>& engine() const { return engine_; }
 
+  // Without the lock. For a call that cannot be started: a group that this thread has open fails with it, too.
+  Work refuse(const Status& why);
   // Without the lock. Checks nothing but the state; `call` has been checked.
   Work start(Prepared call);
   Work start_pair(Collective what, Prepared call, int peer);   // send, recv
@@ -75,6 +77,7 @@ class Member : public std::enable_shared_from_this<Member> {
   bool needs_wide(const Binding& binding, const Program& program) const;
   void stage(Operation& operation, Prepared& call, bool wide) const;
   void begin(const std::shared_ptr<Operation>& operation);
+  Work refuse(const Status& why, Engine::Lock& held);
   Work submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held);
   void to_self(const std::shared_ptr<Operation>& operation, Prepared call);
 
@@ -109,6 +112,7 @@ class Member : public std::enable_shared_from_this<Member> {
     std::thread::id owner;
     int depth = 0;
     std::vector<std::shared_ptr<Operation>> operations;   // bound, not begun
+    Status refused;                                       // why the first call that could not be one of them was not
   };
   std::vector<Group> groups_;
   Status broken_;
