@@ -80,6 +80,23 @@ TEST(SimStreams, AFullWindowBlocksTheWriterUntilTheReaderReads) {
   EXPECT_EQ(pair.at_client->sent(), 6200U);
 }
 
+TEST(SimStreams, UnsentBytesAreThoseThatHaveNotArrived) {
+  Pair pair(1, {}, 0, 2000);
+  ASSERT_TRUE(pair.connect());
+  ASSERT_TRUE(pair.at_client->write_some(1500));
+  EXPECT_EQ(pair.at_client->stream().unsent_bytes(), 1500U);
+  pair.world.run_for(seconds{1});
+  EXPECT_EQ(pair.at_client->stream().unsent_bytes(), 0U) << "arrived, though not read";
+  pair.world.blackhole(0, 1);
+  ASSERT_TRUE(pair.at_client->write_some(500));
+  pair.world.run_for(seconds{60});
+  EXPECT_EQ(pair.at_client->stream().unsent_bytes(), 500U);
+  pair.world.run_for(hours{1});
+  EXPECT_FALSE(pair.at_client->read_some(1));
+  EXPECT_FALSE(pair.at_client->failure().ok());
+  EXPECT_EQ(pair.at_client->stream().unsent_bytes(), 0U) << "the connection has been given up";
+}
+
 TEST(SimStreams, BytesTakeLatencyAndBandwidthToTheNanosecond) {
   SimOptions options;
   options.wake_delay = {};

@@ -47,6 +47,8 @@ std::size_t Wire::room(const Pipe& pipe) const {
   return used >= pipe.link->options.window ? 0 : pipe.link->options.window - used;
 }
 
+std::size_t Wire::unsent(int end) const { return end_at(end).failure.ok() ? written(end) - arrived(end) : 0; }
+
 bool Wire::readable(int end) const {
   const Pipe& pipe = pipe_from(1 - end);
   return !end_at(end).failure.ok() || pipe.ended || pipe.arrived > pipe.read;

@@ -38,6 +38,7 @@ class Wire : public EventTarget, public std::enable_shared_from_this<Wire> {
   IoResult write(int end, std::span<const iovec> from);
   Status send_descriptors(int end, std::span<const int> descriptors);
   Result<std::vector<int>> receive_descriptors(int end);
+  std::size_t unsent(int end) const;       // written and not arrived yet; a failed connection has nothing to lose
   void when_readable(int end, std::function<void()> callback);
   void when_writable(int end, std::function<void()> callback);
   void close(int end);
@@ -149,6 +150,7 @@ class SimStream final : public Stream {
     return wire_->send_descriptors(end_, descriptors);
   }
   Result<std::vector<int>> receive_descriptors() override { return wire_->receive_descriptors(end_); }
+  std::size_t unsent_bytes() const override { return wire_->unsent(end_); }
   std::string local_address() const override { return wire_->address(end_); }
   std::string remote_address() const override { return wire_->address(1 - end_); }
   // For faults: SimWorld names wires by this number.
