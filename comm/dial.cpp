@@ -9,7 +9,7 @@ namespace {
 
 using Answers = Channel<Result<Dialled>>;
 
-Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, const PeerHello& own, TimePoint deadline,
+Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, PeerHello own, TimePoint deadline,
                    bool& taken, Answers& answers) {
   auto connecting = connect(loop, address, deadline);
   auto stream = co_await connecting;
@@ -28,8 +28,8 @@ Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, co
 
 }  // namespace
 
-Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidates, const JobKey& key,
-                           const PeerHello& own, TimePoint deadline) {
+Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidates, const JobKey& key, PeerHello own,
+                           TimePoint deadline) {
   Answers answers(loop);
   bool taken = false;
   TaskSet attempts;  // dies first: what is still under way then is dropped

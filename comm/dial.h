@@ -20,7 +20,7 @@ inline constexpr std::chrono::milliseconds kNextCandidateAfter{100};
 
 // Arguments must outlive the task. Error: the last candidate's that failed by something better than a refusal, else the
 // last; its text names the address. mismatch, network, timeout.
-Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidates, const JobKey& key,
-                           const PeerHello& own, TimePoint deadline);
+Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidates, const JobKey& key, PeerHello own,
+                           TimePoint deadline);
 
 }  // namespace tutti::comm

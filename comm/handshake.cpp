@@ -180,7 +180,7 @@ Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKe
   co_return *peer;
 }
 
-Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own,
+Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, PeerHello own,
                                           TimePoint deadline, bool* taken) {
   const Bytes hello = encode_hello(loop, key, own);
   auto greeting = write_all(loop, stream, hello, deadline);

@@ -49,7 +49,7 @@ Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKe
                                          TimePoint deadline);
 // The listener's rank is in the answer, nothing else of it. With `taken`, one of several attempts side by side: the
 // first to come so far sets it and goes on, the others end (aborted) before the listener takes them for a connection.
-Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, const PeerHello& own,
+Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, PeerHello own,
                                           TimePoint deadline, bool* taken = nullptr);
 
 }  // namespace tutti::comm
