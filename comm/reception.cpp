@@ -55,6 +55,7 @@ Task<void> Reception::greet(std::unique_ptr<Stream> stream) {
       delivery_ = loop_.at(loop_.now(), [this] { deliver(); });  // not from here: it may destroy this task
     co_return;
   }
+  stream.reset();      // now: this task's frame may stay until the next one comes
   ++strangers_;
   last_stranger_ = hello.status().text();
   // Another version is worth a word: somebody meant to be with us.
