@@ -131,34 +131,6 @@ TEST_P(Lost, DestroyWithPendingOperationsIsQuick) {
 
 INSTANTIATE_TEST_SUITE_P(Wires, Lost, testing::Values("shm", "tcp"));
 
-TEST(Late, ARankThatComesLaterThanTheTimeoutIsNotAFailure) {
-  World world(2, {{"TUTTI_TIMEOUT", "500ms"}});
-  std::atomic<bool> come{false};
-  world.run([&](Communicator& comm) {
-    ASSERT_TRUE(comm.barrier().wait().ok());
-    if (comm.rank() == 1) come.wait(false);
-    float x = 1, y = 0;
-    Work work = comm.all_reduce({&x, &y, 1});
-    if (comm.rank() == 0) {
-      EXPECT_FALSE(work.wait_for(milliseconds(1500))) << work.status().to_string();
-      come = true;
-      come.notify_all();
-    }
-    EXPECT_EQ(work.wait(), Status());
-    EXPECT_EQ(y, 2);
-  });
-}
-
-TEST(Late, ARankThatStaysAwayLongerThanAllowedIsNamed) {
-  World world(2, {{"TUTTI_ABSENT_TIMEOUT", "1s"}, {"TUTTI_TIMEOUT", "0"}});
-  world.run([](Communicator& comm) { ASSERT_TRUE(comm.barrier().wait().ok()); });
-  float x = 1, y = 0;
-  Work work = world[0].all_reduce({&x, &y, 1});
-  ASSERT_TRUE(work.wait_for(seconds(10)));
-  EXPECT_EQ(work.status().code(), Code::timeout) << work.status().to_string();
-  EXPECT_EQ(work.status().culprit(), 1);
-}
-
 TEST(Processes, ForkedRanksAgree) {
   const std::string address = fresh_address();
   const auto body = [&](int rank) {
