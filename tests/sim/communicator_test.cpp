@@ -165,7 +165,7 @@ TEST(SimCommunicator, AKilledProcessIsNamedToAllOthers) {
   }
 }
 
-TEST(SimCommunicator, AProcessThatStandsStillIsNamedWhenTheTimeIsOver) {
+TEST(SimCommunicator, AProcessThatStandsStillEndsTheOthersWaitInTime) {
   for (const std::uint64_t seed : seeds(60)) {
     CrewOptions options = rough_crew(seed, 64 << 10);
     options.settings.timeout = milliseconds{2000};
