@@ -71,6 +71,7 @@ void Engine::shut_down(const std::string& reason) {
     drain(held);
     turn_.notify_all();
     loop_->wake();
+    bell_.ring();
   }
   if (thread_.joinable()) {
     if (thread_.get_id() == std::this_thread::get_id()) thread_.detach();
@@ -83,6 +84,7 @@ void Engine::shut_down(const std::string& reason) {
   members_.clear();
   idle_executions_.clear();
   transports_.clear();
+  wires_.clear();
   shm_.reset();
   tcp_.reset();
   directory_.reset();
@@ -101,8 +103,10 @@ void Engine::drain(Lock& held) {
 }
 
 Engine::Lock Engine::lock() {
+  Lock held(mutex_, std::try_to_lock);
+  if (held) return held;
   contenders_.fetch_add(1, std::memory_order_relaxed);
-  Lock held(mutex_);
+  held.lock();
   contenders_.fetch_sub(1, std::memory_order_relaxed);
   return held;
 }
@@ -122,9 +126,7 @@ std::unique_ptr<Execution> Engine::take_execution() {
 }
 
 void Engine::track(const std::shared_ptr<Operation>& operation) {
-  const TimePoint now = loop_->now();
-  operation->started = operation->last_moved = now;
-  last_start_ = now;
+  starts_.store(starts_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   pending_.push_back(operation);
 }
 
@@ -377,6 +379,7 @@ void Engine::connected(int world_rank, Result<transport::Connection*> connection
   Peer& peer = peers_[std::size_t(world_rank)];
   peer.wire = {*connection, &transport};
   peer.state = Peer::up;
+  if (std::find(wires_.begin(), wires_.end(), &transport) == wires_.end()) wires_.push_back(&transport);
   log::debug("{}: {}", describe(world_rank), (*connection)->describe());
   for (const auto& [id, member] : members_) member->wire_up(world_rank, peer.wire);
 }

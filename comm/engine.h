@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "comm/bell.h"
 #include "comm/operation.h"
 #include "core/config.h"
 #include "core/net.h"
@@ -138,6 +139,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   bool check_deadlines();
   void report_stall(Operation& operation);
   void progress_loop();
+  bool drive_unwaited();
   void sleep(Lock& lock, Nanoseconds limit);
   bool prepare_sleep();
   void drain(Lock& held);
@@ -150,7 +152,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::unique_ptr<Directory> directory_;
   std::unique_ptr<transport::shm::ShmTransport> shm_;
   std::unique_ptr<transport::TcpTransport> tcp_;
-  std::vector<transport::Transport*> transports_;
+  std::vector<transport::Transport*> transports_;   // all
+  std::vector<transport::Transport*> wires_;        // those with a connection: only they are polled
   std::vector<Peer> peers_;
   std::unordered_map<std::uint32_t, std::shared_ptr<Member>> members_;
   std::uint32_t next_communicator_ = 1, last_token_ = 0;
@@ -167,10 +170,12 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::atomic<int> contenders_{0};       // threads that want the lock
   bool sleeping_ = false;                // somebody waits in the loop
   int queued_ = 0;                       // threads waiting on turn_
-  int drivers_ = 0;                      // threads in wait()
-  bool stopping_ = false;
-  bool expects_wait_ = true;             // operations are usually waited for at once: leave the progress thread alone
-  TimePoint last_start_{};
+  std::atomic<int> drivers_{0};          // threads in wait(); changed under the lock
+  std::atomic<bool> stopping_{false};
+  Bell bell_;                            // wakes the idle progress thread
+  std::atomic<bool> expects_wait_{true}; // operations are usually waited for at once: leave the progress thread alone
+  std::atomic<std::uint32_t> starts_{0};   // operations so far; written under the lock
+  std::atomic<bool> dozing_{false};        // the progress thread has seen no start for a while and looks seldom
   std::thread thread_;
 };
 

@@ -33,14 +33,14 @@ class Operation {
   Call call;
   std::uint32_t sequence = 0;
   std::uint32_t token = 0;         // names it among the engine's pending ones
-  TimePoint started{};
-  TimePoint last_moved{};          // for TUTTI_TIMEOUT; updated when somebody looks
+  TimePoint last_moved{};          // for TUTTI_TIMEOUT; as seen by those who look, unset before the first
   std::uint64_t last_moved_bytes = 0;
   std::unique_ptr<Execution> execution;
   std::function<void()> after;     // on success, before completion: writes converted results to the user's buffer
   std::vector<std::byte> staging;  // converted inputs
   int pending_parts = 0;           // a group: how many of its operations are not complete
   bool waited = false;             // somebody called wait()
+  bool unwaited = false;           // the progress thread found it while nobody waited
 
  private:
   std::weak_ptr<Engine> engine_;

@@ -16,14 +16,14 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t kLoopEvery = 256;          // passes between looks at the loop while spinning
+constexpr std::uint32_t kLoopEvery = 1024;         // passes between looks at the loop while spinning
 constexpr microseconds kSpin{60};                  // about two wake-ups across cores
 constexpr microseconds kCrowdedSpin{40};           // with more ranks than cores: yielding between the looks
 constexpr milliseconds kDeadlineEvery{50};
 constexpr milliseconds kNap{100};                  // longest sleep, so that deadlines are seen
 constexpr milliseconds kTick{2};                   // of the progress thread while operations come and go
-constexpr milliseconds kIdleTick{500};             // and when they do not
-constexpr milliseconds kRecent{100};
+constexpr int kTicks = 50;                         // without a start, until it dozes
+constexpr milliseconds kIdleTick{500};             // of the dozing one
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -38,7 +38,7 @@ void pause_cpu() {
 bool Engine::progress() {
   const std::uint64_t before = deliveries_;
   bool any = false;
-  for (auto* t : transports_) any |= t->poll();
+  for (auto* t : wires_) any |= t->poll();
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     const std::shared_ptr<Operation> operation = pending_[i]->execution && pending_[i]->execution->blocked() ? pending_[i] : nullptr;
     if (!operation) continue;
@@ -69,7 +69,7 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
   Lock held = lock();
   ++drivers_;
   operation.waited = true;
-  expects_wait_ = true;
+  if (!operation.unwaited) expects_wait_ = true;
   const bool bounded = limit >= Nanoseconds(0);
   TimePoint spin_until{};
   const TimePoint end = bounded ? loop_->now() + limit : TimePoint::max();
@@ -107,6 +107,7 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
   }
   --drivers_;
   if (queued_) turn_.notify_all();
+  if (drivers_ == 0 && !pending_.empty() && !expects_wait_) bell_.ring();
   const bool callbacks = !callbacks_.empty();
   held.unlock();
   if (callbacks) run_callbacks();
@@ -143,36 +144,52 @@ void Engine::sleep(Lock& held, Nanoseconds limit) {
   if (queued_) turn_.notify_all();
 }
 
-// Under the lock, after operations were started: the progress thread takes them unless they are about to be waited for.
+// Under the lock, after operations were started: the progress thread takes them unless they are about to be waited for. One
+// that looks seldom is told to look often.
 void Engine::nudge() {
   if (sleeping_) return loop_->wake();
-  if (drivers_ == 0 && !expects_wait_ && queued_) turn_.notify_all();
+  if (drivers_.load(std::memory_order_relaxed) > 0) return;
+  if (!expects_wait_.load(std::memory_order_relaxed) || dozing_.load(std::memory_order_relaxed)) bell_.ring();
 }
 
+// Sleeps until there may be something that nobody waits for; looks often for a while after an operation was started, then seldom.
 void Engine::progress_loop() {
   log::set_rank(world_rank_);
+  std::uint32_t seen = 0;
+  for (int quiet = 0; !stopping_;) {
+    dozing_ = quiet >= kTicks;
+    const bool rung = bell_.wait_for(dozing_ ? Nanoseconds(kIdleTick) : Nanoseconds(kTick));
+    const std::uint32_t starts = starts_;
+    quiet = starts == seen ? std::min(quiet + 1, kTicks) : 0;
+    seen = starts;
+    if (drivers_ > 0 || (rung && expects_wait_)) continue;
+    if (!drive_unwaited()) return;
+  }
+}
+
+// Drives what nobody waits for until it is complete, or somebody waits. False: the engine is gone.
+bool Engine::drive_unwaited() {
   Lock held = lock();
   std::uint32_t quiet = 0;
   TimePoint spin_until{};
-  while (!stopping_) {
-    if (pending_.empty() || drivers_ > 0) {
-      const bool recent = loop_->now() - last_start_ < kRecent;
-      ++queued_;
-      turn_.wait_for(held, recent ? Nanoseconds(kTick) : Nanoseconds(kIdleTick));
-      --queued_;
-      if (stopping_) break;
-      if (drivers_ == 0) {
-        progress();
-        loop_->run(Nanoseconds(0));
-        for (const auto& operation : pending_)
-          if (!operation->waited) expects_wait_ = false;
-      }
-      quiet = 0;
+  do {
+    if (stopping_) return true;
+    if (drivers_ > 0) break;
+    if (pending_.empty()) {
+      progress();
+      loop_->run(Nanoseconds(0));
     } else if (progress()) {
       quiet = 0;
     } else {
       const TimePoint now = loop_->now();
-      if (quiet++ == 0) spin_until = now + spin_limit();
+      if (quiet++ == 0) {
+        spin_until = now + spin_limit();
+        for (const auto& operation : pending_) {
+          if (operation->waited) continue;
+          operation->unwaited = true;
+          expects_wait_ = false;
+        }
+      }
       if (now >= spin_until) {
         sleep(held, kForever);
         quiet = 0;
@@ -188,13 +205,14 @@ void Engine::progress_loop() {
     // A callback may drop the last handle on this engine, which then ends here.
     const std::weak_ptr<Engine> alive = weak_from_this();
     std::shared_ptr<Engine> self = alive.lock();
-    if (!self) break;
+    if (!self) return false;
     held.unlock();
     run_callbacks();
     self.reset();
-    if (alive.expired()) return;
+    if (alive.expired()) return false;
     held = lock();
-  }
+  } while (!pending_.empty());
+  return true;
 }
 
 // Operations in which nothing moves for TUTTI_TIMEOUT end with a verdict. Cheap: looks every kDeadlineEvery.
@@ -207,7 +225,7 @@ bool Engine::check_deadlines() {
   for (const auto& operation : pending) {
     if (operation->complete() || !operation->execution) continue;
     const std::uint64_t moved = operation->execution->moved_bytes();
-    if (moved != operation->last_moved_bytes) {
+    if (moved != operation->last_moved_bytes || operation->last_moved == TimePoint{}) {
       operation->last_moved_bytes = moved;
       operation->last_moved = now;
     } else if (now - operation->last_moved > settings_.timeout) {

@@ -83,35 +83,31 @@ bool ShmConnection::has_arrivals() const {
   return in_->cells[received_ % kCells].sequence.load(std::memory_order_acquire) == received_ + 1;
 }
 
-// Delivers what has arrived. At most a ring's worth, so that one busy peer does not starve the others.
+// Delivers the next arrival. One at a time: it may complete what the caller waits for, and the next may belong to what this
+// rank has yet to start.
 bool ShmConnection::receive() {
-  std::uint32_t taken = 0;
-  while (taken < kCells && has_arrivals()) {
-    const Cell& cell = in_->cells[received_ % kCells];
-    SegmentHeader header;
-    header.key = {cell.communicator, cell.operation, cell.message};
-    header.bytes = cell.bytes;
-    header.plan = cell.plan;
-    header.call = cell.call;
-    header.offset = cell.offset;
-    header.message_bytes = cell.message_bytes;
-    const std::uint32_t slot = cell.slot;
-    if (slot == kNoSlot ? cell.bytes > kInlineBytes : slot >= kSlots || cell.bytes > slot_bytes(slot)) {
-      transport_.lost(*this, Status(Code::network, "shared memory: a cell that makes no sense", peer_));
-      return true;
-    }
-    ++received_;
-    ++taken;
-    if (slot == kNoSlot) {
-      transport_.listener_.on_segment(peer_, header, cell.payload.data(), {});
-    } else {
-      const Lease lease{&transport_, std::uint64_t(peer_) << 32 | slot};
-      transport_.listener_.on_segment(peer_, header, outbox_.data() + slot_offset(slot), lease);
-    }
-    in_->consumed.store(received_, std::memory_order_release);
-    if (lost_) return true;
+  if (!has_arrivals()) return false;
+  const Cell& cell = in_->cells[received_ % kCells];
+  SegmentHeader header;
+  header.key = {cell.communicator, cell.operation, cell.message};
+  header.bytes = cell.bytes;
+  header.plan = cell.plan;
+  header.call = cell.call;
+  header.offset = cell.offset;
+  header.message_bytes = cell.message_bytes;
+  const std::uint32_t slot = cell.slot;
+  if (slot == kNoSlot ? cell.bytes > kInlineBytes : slot >= kSlots || cell.bytes > slot_bytes(slot)) {
+    transport_.lost(*this, Status(Code::network, "shared memory: a cell that makes no sense", peer_));
+    return false;
   }
-  if (taken == 0) return false;
+  ++received_;
+  if (slot == kNoSlot) {
+    transport_.listener_.on_segment(peer_, header, cell.payload.data(), {});
+  } else {
+    const Lease lease{&transport_, std::uint64_t(peer_) << 32 | slot};
+    transport_.listener_.on_segment(peer_, header, outbox_.data() + slot_offset(slot), lease);
+  }
+  in_->consumed.store(received_, std::memory_order_release);
   news_ |= kWantsRoom;
   transport_.unsettled_ = true;
   return true;

@@ -123,9 +123,10 @@ void ShmTransport::set_up(Setup& setup) {
 
 void ShmTransport::lost(ShmConnection& connection, const Status& why) {
   if (connection.lost_) return;
-  connection.stream_->when_readable({});
-  if (connection.has_arrivals()) connection.receive();   // what it had sent before its end
   connection.lost_ = true;
+  connection.stream_->when_readable({});
+  while (connection.receive()) {   // what it had sent before its end
+  }
   listener_.on_lost(connection.peer_, why);
 }
 
