@@ -21,6 +21,8 @@ struct SlotClass {
 };
 // Small ones for latency, large ones for bandwidth: two large slots in flight fit a second-level cache. Untouched slots cost nothing.
 inline constexpr std::array<SlotClass, 2> kSlotClasses{{{4096, 16}, {65536, 32}}};
+inline constexpr std::uint32_t kGroup = 8;              // slots that get their pages together, when first needed
+static_assert(kSlotClasses[0].count % kGroup == 0 && kSlotClasses[1].count % kGroup == 0);
 inline constexpr std::uint32_t kShared = kSlotClasses[0].count + kSlotClasses[1].count;
 // One large slot for each (peer, communicator), made when the shared ones are taken: room for SegmentHeader::first.
 inline constexpr std::uint32_t kReserve = 448;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -29,6 +30,14 @@ SharedMemory::~SharedMemory() {
 void SharedMemory::close_descriptor() {
   if (descriptor_ >= 0) close(descriptor_);
   descriptor_ = -1;
+}
+
+void SharedMemory::populate(std::size_t offset, std::size_t bytes) const {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  const std::size_t page = std::size_t(sysconf(_SC_PAGESIZE)), begin = offset / page * page;
+  (void)madvise(data_ + begin, std::min(bytes_, offset + bytes) - begin, MADV_POPULATE_WRITE);
 }
 
 Result<SharedMemory> SharedMemory::create(std::size_t bytes) {

@@ -83,6 +83,16 @@ bool ShmConnection::has_arrivals() const {
   return in_->cells[received_ % kCells].sequence.load(std::memory_order_acquire) == received_ + 1;
 }
 
+const std::byte* ShmConnection::in_slot(std::uint32_t slot) {
+  const std::uint32_t group = slot / kGroup;
+  if (slot < kShared && !(seen_groups_ >> group & 1)) {
+    const std::uint32_t first = group * kGroup;
+    outbox_.populate(slot_offset(first), std::size_t(kGroup) * slot_bytes(first));
+    seen_groups_ |= 1u << group;
+  }
+  return outbox_.data() + slot_offset(slot);
+}
+
 // Delivers the next arrival. One at a time: it may complete what the caller waits for, and the next may belong to what this
 // rank has yet to start.
 bool ShmConnection::receive() {
@@ -105,7 +115,7 @@ bool ShmConnection::receive() {
     transport_.listener_.on_segment(peer_, header, cell.payload.data(), {});
   } else {
     const Lease lease{&transport_, std::uint64_t(peer_) << 32 | slot};
-    transport_.listener_.on_segment(peer_, header, outbox_.data() + slot_offset(slot), lease);
+    transport_.listener_.on_segment(peer_, header, in_slot(slot), lease);
   }
   in_->consumed.store(received_, std::memory_order_release);
   news_ |= kWantsRoom;

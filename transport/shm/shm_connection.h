@@ -24,6 +24,7 @@ class ShmConnection final : public Connection {
   bool receive();
   bool has_arrivals() const;
   void ring_if_sleeping();
+  const std::byte* in_slot(std::uint32_t slot);   // where the peer's slot lies here
 
   ShmTransport& transport_;
   int peer_;
@@ -34,6 +35,7 @@ class ShmConnection final : public Connection {
   int doorbell_ = -1;
   std::uint32_t sent_ = 0, room_until_ = kCells, received_ = 0;
   std::uint32_t slots_ = 0;      // large ones in use for this peer alone
+  std::uint32_t seen_groups_ = 0; // bits: groups of the peer's slots that have their pages here
   std::uint32_t news_ = 0;       // kWantsData, kWantsRoom: what the peer may wait for and has not been rung about
   bool lost_ = false;
 };

@@ -43,9 +43,6 @@ Status ShmTransport::ensure_outbox() {
   auto memory = SharedMemory::create(kOutboxBytes);
   if (!memory) return memory.status();
   outbox_memory_ = std::move(*memory);
-  std::uint32_t slot = 0;
-  for (std::size_t c = 0; c < kSlotClasses.size(); ++c)
-    for (std::uint32_t i = 0; i < kSlotClasses[c].count; ++i) free_[c].push_back(slot++);
   return {};
 }
 
@@ -100,6 +97,7 @@ void ShmTransport::set_up(Setup& setup) {
   auto outbox = SharedMemory::open(fds[0], kOutboxBytes);
   auto lanes = setup.opener ? Result<SharedMemory>(std::move(setup.lanes)) : SharedMemory::open(fds[1], sizeof(LanePair));
   if (!outbox || !lanes) return fail(!outbox ? outbox.status() : lanes.status());
+  lanes->populate(0, sizeof(LanePair));
   auto* pair = reinterpret_cast<LanePair*>(lanes->data());
   if (!setup.opener) pair->greeting[1] = kGreeting[1];
   if (pair->greeting[setup.opener ? 1 : 0] != kGreeting[setup.opener ? 1 : 0])
@@ -150,17 +148,29 @@ std::uint32_t ShmTransport::take_slot(std::uint32_t bytes, ShmConnection* user) 
   std::uint32_t& held = user ? user->slots_ : staged_;
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (std::size_t c = bytes <= kSlotClasses[0].bytes ? 0 : 1; c < kSlotClasses.size(); ++c) {
-      if (free_[c].empty() || (c == 1 && held >= fair_share(user))) continue;
+      if (c == 1 && held >= fair_share(user)) continue;
+      if (free_[c].empty() && !(attempt == 1 && grow(c))) continue;
       const std::uint32_t slot = free_[c].back();   // the last one freed is the one in cache
       free_[c].pop_back();
       busy_.push_back({slot, user});
       held += c;
       return slot;
     }
-    if (!reclaim()) break;
+    reclaim();
   }
   starved_ = true;
   return kNoSlot;
+}
+
+// The next group of a class, as long as there are some.
+bool ShmTransport::grow(std::size_t slot_class) {
+  const SlotClass& c = kSlotClasses[slot_class];
+  const std::uint32_t first = slot_class ? kSlotClasses[0].count : 0, made = made_[slot_class];
+  if (made == c.count) return false;
+  for (std::uint32_t i = kGroup; i-- > 0;) free_[slot_class].push_back(first + made + i);
+  outbox_memory_.populate(slot_offset(first + made), std::size_t(kGroup) * c.bytes);
+  made_[slot_class] += kGroup;
+  return true;
 }
 
 // Collects the slots that all readers have left.

@@ -50,6 +50,7 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::uint32_t take_reserve(std::uint64_t peer_and_communicator);
   std::uint32_t fair_share(const ShmConnection* user) const;
   bool reclaim();
+  bool grow(std::size_t slot_class);
   void settle();
   void lost(ShmConnection& connection, const Status& why);
   void release(std::uint64_t token) override;
@@ -61,6 +62,7 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::vector<std::unique_ptr<ShmConnection>> connections_;
   std::vector<std::unique_ptr<Setup>> setups_;
   std::vector<std::uint32_t> free_[kSlotClasses.size()];
+  std::uint32_t made_[kSlotClasses.size()] = {};   // slots in use or free; the others have no pages yet
   struct Busy {
     std::uint32_t slot;
     ShmConnection* user;                           // null: staged for several
