@@ -10,7 +10,7 @@ using tcp::TcpConnection;
 
 namespace {
 
-constexpr std::size_t kSegmentBytes = 128 << 10;        // measured by perf/transport/tcp_ladder
+constexpr std::size_t kSegmentBytes = 256 << 10;        // measured by perf/transport/tcp_ladder
 constexpr std::size_t kSmallestSegment = 1 << 10;
 
 template <class T>
