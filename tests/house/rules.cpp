@@ -35,6 +35,7 @@ const std::map<std::string, std::vector<std::string>> kGuestRooms = {
     {"boost/asio", {"core/", "transport/tcp/", "comm/bootstrap"}},
     {"cuda", {"kernels/cuda/", "transport/cuda_ipc/", "topology/", "nccl/", "trainer/"}},
     {"nvml", {"topology/"}},
+    {"pugixml", {"topology/"}},
     {"CLI/", {"tools/", "perf/", "trainer/"}},
     {"benchmark/", {"perf/"}},
     {"gtest/", {}},
