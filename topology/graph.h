@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti::topology {
@@ -70,12 +71,14 @@ struct Vertex {
   int numa = -1;                    // devices: os_index of the NUMA node, -1 unknown
   std::uint64_t bytes = 0;          // memory of a NUMA node, size of a cache
   std::vector<std::string> net_names, verbs_names;        // of a NIC: eth0, mlx5_0
+  int logical_devices = 1;          // of a GPU: how many devices the driver makes of it (tiles, partitions)
+  std::vector<std::pair<std::string, std::string>> printed;   // what the source prints beside it: ("NUMA Affinity", "N/A")
   bool operator==(const Vertex&) const = default;
 };
 
 enum class LinkKind : std::uint8_t { memory, pci, nvlink, xgmi, socket, network };
 
-// Between a vertex and its parent, or between any two. Figures are for one direction.
+// Between a vertex and its parent, or between any two; network: from a NIC out of the machine, b is -1. Figures are for one direction.
 struct Link {
   int a = -1, b = -1;
   LinkKind kind = LinkKind::memory;
@@ -99,9 +102,11 @@ struct Relation {
 struct Graph {
   std::string source;               // "live", or the file
   std::string format;               // "hwloc", "hwloc-xml", "nccl-xml", "nvidia-smi", "rocm-smi", "synthetic", "fsroot"
+  std::string version;              // of the format, where the source names one
+  bool truncated = false;           // the source lacks rows or cells: nothing is claimed of what they would say
   std::vector<Vertex> vertices;
   std::vector<Link> links;
-  std::vector<Relation> relations;  // where there are any, they stand above the tree
+  std::vector<Relation> relations;  // where there are any, they stand above the tree; in order of (a, b)
   std::vector<std::string> distrusted;   // what the source said and was not believed, with the reason
   std::vector<std::string> notes;        // what was inferred ("sockets inferred from CPU affinity")
 
