@@ -21,8 +21,17 @@ constexpr std::chrono::milliseconds kVerdictWait{300};
 constexpr std::chrono::milliseconds kAskAfter{500};    // a peer in the same call dials within far less
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
+// What TUTTI_MEMORY_LIMIT is spent on. The rest is for headers, lanes, and the slots that are set aside against deadlock.
+struct Budget {
+  explicit Budget(ByteCount limit) : landing(limit / 16 * 3), slots(limit / 4), scratch(limit / 4) {}
+  ByteCount landing;   // TCP: granted segments; eager ones as much again
+  ByteCount slots;     // shared memory
+  ByteCount scratch;   // of idle executions
+};
+
 transport::TcpOptions tcp_options(const Settings& settings) {
   transport::TcpOptions options;
+  options.landing_limit = Budget(settings.memory_limit).landing;
   options.crc = settings.crc;
   if (settings.segment) options.segment_bytes = settings.segment;
   return options;
@@ -34,7 +43,7 @@ Engine::Engine(EngineSetup setup)
     : settings_(std::move(setup.settings)), world_rank_(setup.world_rank), world_size_(setup.world_size),
       oversubscribed_(setup.oversubscribed), threaded_(setup.threaded), loop_(std::move(setup.loop)),
       directory_(std::move(setup.directory)), peers_(std::size_t(setup.world_size)) {
-  shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment});
+  shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment, Budget(settings_.memory_limit).slots});
   tcp_ = std::make_unique<transport::TcpTransport>(*loop_, *this, tcp_options(settings_));
   transports_ = {shm_.get(), tcp_.get()};
   if (!directory_) return;
@@ -83,6 +92,7 @@ void Engine::shut_down(const std::string& reason) {
   parked_.clear();
   members_.clear();
   idle_executions_.clear();
+  idle_bytes_ = 0;
   transports_.clear();
   wires_.clear();
   shm_.reset();
@@ -122,7 +132,16 @@ std::unique_ptr<Execution> Engine::take_execution() {
   if (idle_executions_.empty()) return std::make_unique<Execution>();
   auto execution = std::move(idle_executions_.back());
   idle_executions_.pop_back();
+  idle_bytes_ -= execution->memory_bytes();
   return execution;
+}
+
+// For the next operation, with its memory as far as the limit allows.
+void Engine::keep(std::unique_ptr<Execution> execution) {
+  const std::size_t bytes = execution->memory_bytes();
+  if (idle_executions_.size() >= kMaxIdleExecutions || idle_bytes_ + bytes > Budget(settings_.memory_limit).scratch) return;
+  idle_bytes_ += bytes;
+  idle_executions_.push_back(std::move(execution));
 }
 
 void Engine::track(const std::shared_ptr<Operation>& operation) {
@@ -167,8 +186,7 @@ void Engine::complete(Operation& operation, Status status) {
   operation.after = nullptr;
   if (operation.execution) {
     operation.execution->release();
-    if (idle_executions_.size() < kMaxIdleExecutions) idle_executions_.push_back(std::move(operation.execution));
-    operation.execution.reset();
+    keep(std::move(operation.execution));
   }
   operation.staging = {};
   operation.member().forget(operation);
@@ -248,7 +266,9 @@ std::string Engine::describe(int world_rank) const {
 }
 
 std::size_t Engine::memory_bytes() const {
-  std::size_t bytes = 0;
+  std::size_t bytes = idle_bytes_;
+  for (const auto& operation : pending_)
+    if (operation->execution) bytes += operation->execution->memory_bytes() + operation->staging.capacity();
   for (const auto* t : transports_) bytes += t->memory_bytes();
   return bytes;
 }

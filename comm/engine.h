@@ -100,6 +100,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void settle(Member& member, const Status& verdict);
   void connect(int world_rank);
   std::unique_ptr<Execution> take_execution();
+  void keep(std::unique_ptr<Execution> execution);
   Wire wire(int world_rank) const { return peers_[std::size_t(world_rank)].wire; }
   std::string describe(int world_rank) const;
   std::size_t memory_bytes() const;
@@ -159,6 +160,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::uint32_t next_communicator_ = 1, last_token_ = 0;
   std::vector<std::shared_ptr<Operation>> pending_;
   std::vector<std::unique_ptr<Execution>> idle_executions_;
+  std::size_t idle_bytes_ = 0;           // that they hold
   std::vector<Parked> parked_;
   std::vector<std::pair<std::function<void(const Status&)>, Status>> callbacks_;
   std::uint32_t passes_ = 0;             // of progress(); the loop is asked every so many

@@ -446,6 +446,12 @@ bool Execution::misses(std::uint32_t index, std::uint32_t position) const {
   return have < s.bytes;
 }
 
+std::size_t Execution::memory_bytes() const {
+  std::size_t bytes = sizeof(Execution) + scratch_.capacity() + states_.capacity() * sizeof(State) + pieces_.capacity() * sizeof(pieces_[0]);
+  for (const auto& held : pieces_) bytes += held.capacity() * sizeof(Piece);
+  return bytes;
+}
+
 std::vector<int> Execution::waits_for() const {
   std::vector<int> out;
   for (std::size_t i = 0; i < states_.size(); ++i) {

@@ -80,6 +80,7 @@ class Execution {
   // Whether something is still to be sent to or received from this rank. What has arrived but waits here does not count.
   bool needs(int peer) const;
   std::uint64_t moved_bytes() const { return moved_; }
+  std::size_t memory_bytes() const;             // held now, scratch above all
 
  private:
   struct State {

@@ -63,7 +63,7 @@ const Entry kEntries[] = {
     {{"TUTTI_INTERFACE", "names", "", "network interfaces to use: eth0,ib* or ^docker0 or 10.1.0.0/16"},
      &Settings::interface},
     {{"TUTTI_PORT_RANGE", "first-last", "", "ports to listen on; empty: any free one"}, &Settings::port_range},
-    {{"TUTTI_MEMORY_LIMIT", "size", "64M", "memory that the library may hold for a rank"}, &Settings::memory_limit},
+    {{"TUTTI_MEMORY_LIMIT", "size", "8M", "memory that the library may keep for a rank, at least 1M"}, &Settings::memory_limit},
     {{"TUTTI_TIMEOUT", "duration", "60s", "no progress inside an operation for so long is a failure; 0: never"},
      &Settings::timeout},
     {{"TUTTI_INIT_TIMEOUT", "duration", "120s", "how long start-up may wait for the other ranks"},
@@ -204,9 +204,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
+constexpr ByteCount kLeastMemory = 1ull << 20;   // below, transports could not keep two large segments under way
+
 Status check_grammar(const Settings& settings) {
   auto range = parse_port_range(settings.port_range);
   if (!range) return {Code::invalid_argument, "TUTTI_PORT_RANGE=" + settings.port_range + ": " + range.status().text()};
+  if (settings.memory_limit < kLeastMemory)
+    return {Code::invalid_argument, "TUTTI_MEMORY_LIMIT=" + tutti::to_text(settings.memory_limit) + ": want at least " + tutti::to_text(kLeastMemory)};
   return {};
 }
 

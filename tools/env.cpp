@@ -3,8 +3,46 @@
 #include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
+#include <memory>
 
 namespace tutti::tools {
+namespace {
+
+constexpr const char* kPageHead = R"(# Environment variables
+
+This page is written by `tutti env --markdown`; a test compares it with the library's own table. `tutti env` prints the same with what is
+set where you run it.
+
+A value that cannot be understood is an error that names the variable, the value and what was wanted; a `TUTTI_*` name that is not in this
+table gets a warning with the nearest one that is. An empty value counts as unset. Where a default is blank there is none: the meaning says
+what holds then. Variables marked with * must have the same value on all ranks: ranks that disagree are told so at start, with both values.
+
+| Name | Value | Default | Meaning |
+|---|---|---|---|
+)";
+
+constexpr const char* kPageTail = R"(
+| Value | Written as |
+|---|---|
+| number | a whole number |
+| size | bytes, with K, M, G or T behind it for powers of 1024: `64K` |
+| duration | seconds, or with us, ms, s, m or h behind it: `500ms` |
+| switch | `0`, `1`, `off`, `on` |
+| rules | `[collective:]algorithm[:range]`, separated by commas: `all_reduce:direct:-32K,tree:32K-1M,ring:1M-`; `^bruck`: never that one |
+
+The names of launchers (torchrun, Slurm, Open MPI, MPICH, PMI, PMIx) are read when `TUTTI_RANK` is not set; [launching.md](launching.md)
+tells which.
+)";
+
+// A cell of a table: a bar would end it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+std::string code(std::string_view text) { return text.empty() ? "" : "`" + cell(text) + "`"; }
+
+}  // namespace
 
 std::string env_table(std::span<const Variable> table, const std::function<std::string(const char*)>& current) {
   std::size_t name_width = 4, default_width = 7, value_width = 3;
@@ -25,9 +63,25 @@ std::string env_table(std::span<const Variable> table, const std::function<std::
   return text;
 }
 
+std::string env_page(std::span<const Variable> table) {
+  std::string text = kPageHead;
+  for (const Variable& variable : table) {
+    const bool choice = variable.kind.find('|') != std::string_view::npos;      // the words themselves
+    text += fmt::format("| `{}`{} | {} | {} | {} |\n", variable.name, variable.shared ? " \\*" : "",
+                        choice ? code(variable.kind) : cell(variable.kind), code(variable.default_text), cell(variable.meaning));
+  }
+  return text + kPageTail;
+}
+
 void add_env(CLI::App& app, int& status) {
   CLI::App* verb = app.add_subcommand("env", "print every environment variable, its default and its value now");
-  verb->callback([&status] {
+  auto markdown = std::make_shared<bool>(false);
+  verb->add_flag("--markdown", *markdown, "print the page docs/environment.md instead");
+  verb->callback([&status, markdown] {
+    if (*markdown) {
+      std::fputs(env_page(variables()).c_str(), stdout);
+      return;
+    }
     std::fputs(env_table(variables(), environment).c_str(), stdout);
     const auto settings = read_settings();
     if (settings.ok()) return;

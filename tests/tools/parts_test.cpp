@@ -176,5 +176,17 @@ TEST(Env, TableShowsValuesButNoSecret) {
                           Not(HasSubstr("hidden"))));
 }
 
+TEST(Env, PageEscapesWhatWouldEndACell) {
+  const std::vector<Variable> table = {{"TUTTI_X", "a|b", "a", "c|d", true}, {"TUTTI_Y", "size", "", "e", false}};
+  EXPECT_THAT(env_page(table), AllOf(HasSubstr("\n| `TUTTI_X` \\* | `a\\|b` | `a` | c\\|d |\n"), HasSubstr("\n| `TUTTI_Y` | size |  | e |\n")));
+}
+
+TEST(Env, CommittedPageIsThatOfTheTable) {
+  std::ifstream file(std::string(TUTTI_SOURCE_DIR) + "/docs/environment.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_TRUE(page == env_page(variables()))
+      << "the table of core/config.cpp has changed: build/bin/tutti env --markdown > docs/environment.md";
+}
+
 }  // namespace
 }  // namespace tutti::tools

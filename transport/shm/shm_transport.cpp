@@ -139,7 +139,7 @@ std::size_t ShmTransport::segment_bytes(std::uint64_t message_bytes) const {
 
 // Large slots that one peer (or all multicasts together) may hold, so that no lane starves the others.
 std::uint32_t ShmTransport::fair_share(const ShmConnection* user) const {
-  const std::uint32_t all = kSlotClasses[1].count, lanes = std::uint32_t(std::max<std::size_t>(1, connections_.size()));
+  const std::uint32_t all = slots_of(1), lanes = std::uint32_t(std::max<std::size_t>(1, connections_.size()));
   if (lanes == 1) return all;
   return user ? std::max(1u, all / 2 / lanes) : all / 2;
 }
@@ -162,13 +162,19 @@ std::uint32_t ShmTransport::take_slot(std::uint32_t bytes, ShmConnection* user) 
   return kNoSlot;
 }
 
+// How many slots a class may have, in whole groups.
+std::uint32_t ShmTransport::slots_of(std::size_t slot_class) const {
+  const SlotClass& c = kSlotClasses[slot_class];
+  if (slot_class == 0) return c.count;
+  return std::clamp(std::uint32_t(options_.large_slot_bytes / c.bytes) / kGroup * kGroup, kGroup, c.count);
+}
+
 // The next group of a class, as long as there are some.
 bool ShmTransport::grow(std::size_t slot_class) {
-  const SlotClass& c = kSlotClasses[slot_class];
   const std::uint32_t first = slot_class ? kSlotClasses[0].count : 0, made = made_[slot_class];
-  if (made == c.count) return false;
+  if (made == slots_of(slot_class)) return false;
   for (std::uint32_t i = kGroup; i-- > 0;) free_[slot_class].push_back(first + made + i);
-  outbox_memory_.populate(slot_offset(first + made), std::size_t(kGroup) * c.bytes);
+  outbox_memory_.populate(slot_offset(first + made), std::size_t(kGroup) * kSlotClasses[slot_class].bytes);
   made_[slot_class] += kGroup;
   return true;
 }
@@ -265,7 +271,10 @@ void ShmTransport::wake_done() {
 }
 
 std::size_t ShmTransport::memory_bytes() const {
-  return outbox_memory_.bytes() + connections_.size() * sizeof(LanePair);
+  if (!outbox_memory_.data()) return 0;
+  std::size_t bytes = kOutboxHeader + connections_.size() * sizeof(LanePair) + reserve_.size() * kSlotClasses[1].bytes;
+  for (std::size_t c = 0; c < kSlotClasses.size(); ++c) bytes += std::size_t(made_[c]) * kSlotClasses[c].bytes;
+  return bytes;
 }
 
 }  // namespace tutti::transport::shm

@@ -9,6 +9,7 @@
 
 #include "core/net.h"
 #include "transport/shm/layout.h"
+#include "transport/shm/layout.h"
 #include "transport/shm/memory.h"
 #include "transport/transport.h"
 
@@ -18,6 +19,7 @@ class ShmConnection;
 
 struct ShmOptions {
   std::uint64_t segment_bytes = 0;   // upper limit; 0: by message size
+  std::uint64_t large_slot_bytes = std::uint64_t(kSlotClasses[1].count) * kSlotClasses[1].bytes;   // all together; one group at least
 };
 
 class ShmTransport final : public Transport, private LeaseHolder {
@@ -51,6 +53,7 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::uint32_t fair_share(const ShmConnection* user) const;
   bool reclaim();
   bool grow(std::size_t slot_class);
+  std::uint32_t slots_of(std::size_t slot_class) const;
   void settle();
   void lost(ShmConnection& connection, const Status& why);
   void release(std::uint64_t token) override;
