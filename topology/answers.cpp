@@ -95,6 +95,9 @@ bool all_known(const std::vector<std::vector<Nearness>>& table) {
   return true;
 }
 
+// A package that was only guessed makes nothing near.
+Level farthest_near(const Graph& graph) { return packages_inferred(graph) || !graph.relations.empty() ? Level::numa : Level::package; }
+
 // For each GPU the candidates nearest to it among those not farther than `limit`.
 std::vector<std::vector<int>> nearest(const Graph& graph, const std::vector<int>& gpus, const std::vector<int>& candidates, Level limit) {
   std::vector<std::vector<int>> out(gpus.size());
@@ -130,8 +133,7 @@ std::vector<std::vector<int>> nearest_nics_where(const Graph& graph, bool rdma_o
     candidates.push_back(nics[j]);
     position.push_back(int(j));
   }
-  const Level limit = packages_inferred(graph) || !graph.relations.empty() ? Level::numa : Level::package;
-  std::vector<std::vector<int>> near = nearest(graph, gpus, candidates, limit);
+  std::vector<std::vector<int>> near = nearest(graph, gpus, candidates, farthest_near(graph));
   drop_incomplete(graph, gpus, candidates, near);
   for (auto& list : near)
     for (int& nic : list) nic = position[std::size_t(nic)];
@@ -267,7 +269,7 @@ std::optional<Groups> nearest_groups(const Graph& graph) {
 
 std::vector<std::vector<int>> nearest_gpus(const Graph& graph) {
   const std::vector<int> gpus = graph.all(VertexKind::gpu);
-  std::vector<std::vector<int>> near = nearest(graph, gpus, gpus, Level::package);
+  std::vector<std::vector<int>> near = nearest(graph, gpus, gpus, farthest_near(graph));
   drop_incomplete(graph, gpus, gpus, near);
   return near;
 }

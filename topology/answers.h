@@ -43,8 +43,8 @@ std::optional<Groups> groups_by_label(const Graph& graph, const std::string& wor
 // Mutual nearest; with labels: cliques of linked GPUs where there are links, else of the best label.
 std::optional<Groups> nearest_groups(const Graph& graph);
 
-// For each GPU the others (NICs) with the best relation; GPUs of which only the machine is common are not near. NICs only up to
-// the package, or up to the NUMA node where packages are inferred; a NIC without a PCI device or a label is never near.
+// For each GPU the others (NICs) with the best relation up to the package, or up to the NUMA node where packages are inferred.
+// A NIC without a PCI device or a label is never near.
 std::vector<std::vector<int>> nearest_gpus(const Graph& graph);
 std::vector<std::vector<int>> nearest_nics(const Graph& graph);
 std::vector<std::vector<int>> nearest_rdma_nics(const Graph& graph);          // only NICs with a verbs name

@@ -317,13 +317,12 @@ class Reader {
     pci.vendor = std::uint16_t(parse_whole<std::uint32_t>(node.attribute("vendor").value(), 16).value_or(0));
     pci.device = std::uint16_t(parse_whole<std::uint32_t>(node.attribute("device").value(), 16).value_or(0));
     const PciKind kind = kind_of(node, pci);
-    if (!seen_.insert(*address).second) {
-      if (kind != PciKind::bridge) {
-        distrust(fmt::format("{} occurs twice; only the first is taken", busid));
-        return {};
-      }
-      distrust(fmt::format("bridge {} occurs twice; both are kept, since each holds devices", busid));
+    const bool again = !seen_.emplace(*address, kind).second;
+    if (again && kind != PciKind::bridge) {
+      distrust(fmt::format("{} is listed twice; only the first is taken", busid));
+      return {};
     }
+    if (again || !addresses_.insert(*address).second) distrust(fmt::format("{} is the address of two devices; each stays where it stands", busid));
     if (pci.vendor == 0xffff && kind == PciKind::bridge) distrust(fmt::format("bridge {} is a stand-in (vendor ffff): what is below it is believed, its address is not", busid));
     if (const char* bridge = node.attribute("tutti_host_bridge").value(); *bridge != '\0') parent = host_bridge(parent, bridge);
     const std::size_t before = graph_.vertices.size();
@@ -448,8 +447,9 @@ class Reader {
 
   void read_links() {
     std::map<PciAddress, int> by_address;
-    for (std::size_t v = 0; v < graph_.vertices.size(); ++v)
-      if (graph_.vertices[v].pci) by_address.emplace(graph_.vertices[v].pci->address, int(v));
+    for (const VertexKind kind : {VertexKind::gpu, VertexKind::gpu_switch, VertexKind::accelerator})
+      for (const int v : graph_.all(kind))
+        if (at(v).pci) by_address.emplace(at(v).pci->address, v);
     std::map<std::pair<int, int>, Link> ends;          // as each end states it
     for (const PendingLink& pending : links_) read_link(pending, by_address, ends);
     for (const auto& [pair, link] : ends) {
@@ -523,7 +523,8 @@ class Reader {
   int nics_ = 0, any_switch_ = -1;
   std::string basis_;
   std::set<std::string> ignored_;
-  std::set<PciAddress> seen_;
+  std::set<std::pair<PciAddress, PciKind>> seen_;
+  std::set<PciAddress> addresses_;
   std::map<std::size_t, bool> short_;
   std::map<std::pair<int, std::string>, int> host_bridges_;
   std::map<int, std::pair<int, int>> numbers_;   // of a GPU's vertex: rank, dev
