@@ -211,8 +211,8 @@ class Reader {
       for (std::size_t j = 0; j < cpus.size(); ++j) {
         if (i == j || cpus[i].numa == cpus[j].numa) continue;
         if (cpus[i].facts.cpus.intersects(cpus[j].facts.cpus)) bad[i] = true;
-        // One kernel prints all masks in one width.
-        if (!cpus[j].affinity.empty() && cpus[i].affinity.size() < cpus[j].affinity.size()) short_[i] = true;
+        // Where one mask is filled up with zeros, all are of its width.
+        if (cpus[j].affinity.rfind("00", 0) == 0 && cpus[i].affinity.size() < cpus[j].affinity.size()) short_[i] = true;
       }
     }
     for (std::size_t i = 0; i < cpus.size(); ++i) {
