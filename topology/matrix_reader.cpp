@@ -93,6 +93,11 @@ class Builder {
     return names_link(label) ? -1 : int(std::find(order.begin(), order.end(), label) - order.begin());
   }
 
+  static bool farther(const std::string& a, const std::string& b) {
+    if (!names_link(a) || !names_link(b)) return distance(a) > distance(b);
+    return parse_number(a.substr(2), 1000).value_or(1) < parse_number(b.substr(2), 1000).value_or(1);
+  }
+
   // A cell that is missing is what its mirror says; of two that differ the farther is taken.
   void make_symmetric() {
     for (std::size_t i = 0; i < count(); ++i)
@@ -106,7 +111,7 @@ class Builder {
           }
         if (!a.empty() && !b.empty() && a != b) {
           distrust(fmt::format("{} to {} is {}, back it is {}: the farther is taken", devices_[i].name, devices_[j].name, a, b));
-          (distance(a) > distance(b) || (distance(a) == distance(b) && a.size() < b.size()) ? b : a).clear();
+          (farther(a, b) ? b : a).clear();
         }
         if (a.empty()) a = b;
         b = a;
@@ -270,15 +275,18 @@ class Builder {
   }
 
   void relate() {
+    int contradictions = 0;
+    std::string contradiction;
     for (std::size_t i = 0; i < count(); ++i)
       for (std::size_t j = 0; j < count(); ++j) {
         if (vertex_[i] >= vertex_[j] || cell(i, j).empty()) continue;
         graph_.relations.push_back({vertex_[i], vertex_[j], level_of(i, j), cell(i, j)});
         if (names_link(cell(i, j))) add_link(i, j);
         const bool same = devices_[i].numa >= 0 && devices_[i].numa == devices_[j].numa && is_gpu(i) && is_gpu(j);
-        if (same && names_socket_crossing(cell(i, j)))
-          distrust(fmt::format("{} to {} is {}, yet both are near NUMA node {}: the node is believed", devices_[i].name, devices_[j].name, cell(i, j), devices_[i].numa));
+        if (same && names_socket_crossing(cell(i, j)) && contradictions++ == 0)
+          contradiction = fmt::format("{} to {} is {}, yet both are near NUMA node {}", devices_[i].name, devices_[j].name, cell(i, j), devices_[i].numa);
       }
+    if (contradictions > 0) distrust(fmt::format("{}{}: the node is believed", contradiction, contradictions > 1 ? fmt::format(", and {} more such pairs", contradictions - 1) : ""));
     std::sort(graph_.relations.begin(), graph_.relations.end(), [](const Relation& x, const Relation& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
   }
 
