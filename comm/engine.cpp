@@ -23,15 +23,16 @@ constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for t
 
 // What TUTTI_MEMORY_LIMIT is spent on. The rest is for headers, lanes, and the slots that are set aside against deadlock.
 struct Budget {
-  explicit Budget(ByteCount limit) : landing(limit / 16 * 3), slots(limit / 4), scratch(limit / 4) {}
-  ByteCount landing;   // TCP: granted segments; eager ones as much again
+  explicit Budget(ByteCount limit) : granted(limit / 8 * 3), eager(limit / 8), slots(limit / 4), scratch(limit / 8) {}
+  ByteCount granted, eager;   // TCP: where such segments land
   ByteCount slots;     // shared memory
   ByteCount scratch;   // of idle executions
 };
 
 transport::TcpOptions tcp_options(const Settings& settings) {
   transport::TcpOptions options;
-  options.landing_limit = Budget(settings.memory_limit).landing;
+  options.landing_limit = Budget(settings.memory_limit).granted;
+  options.eager_limit = Budget(settings.memory_limit).eager;
   options.crc = settings.crc;
   if (settings.segment) options.segment_bytes = settings.segment;
   return options;

@@ -35,7 +35,7 @@ class MemoryLimit : public ::testing::TestWithParam<Limit> {};
 
 // Sizes around all slot and segment sizes, all collectives that need scratch.
 void exercise(Communicator& comm) {
-  for (const std::size_t bytes : {std::size_t(8), 4 * kMiB, std::size_t(300000), 16 * kMiB})
+  for (const std::size_t bytes : {std::size_t(8), 3 * kMiB, std::size_t(300000), 5 * kMiB})
     for (int kind = 0; kind < kKindCount; ++kind) {
       Case test;
       test.kind = Kind(kind);

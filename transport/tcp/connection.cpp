@@ -9,8 +9,16 @@ namespace tutti::transport::tcp {
 
 std::uint32_t Shared::credit_window() const {
   constexpr std::size_t kMost = 1 << 20;
-  const std::size_t share = std::min(kMost, options.landing_limit / std::max<std::size_t>(connections, 1));
+  const std::size_t share = std::min(kMost, options.eager_limit / std::max<std::size_t>(connections, 1));
   return std::max(initial_credit(), static_cast<std::uint32_t>(share / kCreditUnit));
+}
+
+std::size_t Shared::segment_bytes(std::uint64_t message_bytes) const {
+  constexpr std::size_t kSegmentBytes = 256 << 10;        // measured by perf/transport/tcp_ladder
+  constexpr std::size_t kSmallest = 1 << 10;
+  const std::size_t large = std::clamp(options.segment_bytes ? options.segment_bytes : kSegmentBytes, kSmallest, kMaxPayload);
+  // A few segments more where a message has few: the first may go before its grant, and they overlap.
+  return message_bytes <= 2 * large ? std::min(large, options.eager_bytes) : large;
 }
 
 TcpConnection::TcpConnection(Shared& shared, int peer)
@@ -20,8 +28,8 @@ Sent TcpConnection::send(const SegmentHeader& header, const std::byte* data, std
   return out_.send(header, data, token);
 }
 
-void TcpConnection::expect(const MessageKey& key, std::uint64_t message_bytes) {
-  if (!over_) in_.expect(key, message_bytes);
+void TcpConnection::expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) {
+  if (!over_) in_.expect(key, message_bytes, lands);
 }
 
 std::string TcpConnection::describe() const {
@@ -53,7 +61,7 @@ bool TcpConnection::flush() {
 bool TcpConnection::restless() const {
   if (out_.pending() || in_.owes() || in_.has_requests() || out_.has_sent()) return true;
   return std::any_of(sockets_.begin(), sockets_.end(), [](const auto& socket) {
-    return socket->writing || socket->has_control() || socket->paused() || !socket->usable();
+    return socket->writing || socket->has_control() || !socket->usable();
   });
 }
 
@@ -62,7 +70,6 @@ bool TcpConnection::wants_poll() const {
   bool can_write = false;
   for (const auto& socket : sockets_) {
     if (!socket->usable()) return true;
-    if (socket->paused() && retry_) return true;
     can_write = can_write || (!socket->blocked && out_.has_work(*socket));
   }
   return can_write;

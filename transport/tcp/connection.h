@@ -21,7 +21,7 @@ class TcpConnection final : public Connection {
   TcpConnection(Shared& shared, int peer);
 
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
-  void expect(const MessageKey& key, std::uint64_t message_bytes) override;
+  void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) override;
   std::size_t eager_bytes() const override { return shared_.options.eager_bytes; }
   std::string describe() const override;
 
@@ -49,9 +49,6 @@ class TcpConnection final : public Connection {
   // The whole connection is beyond repair.
   void fail(const std::string& why);
   void peer_closed() { peer_closed_ = true; }
-  // What the paused sockets wait for may have come.
-  void retry() { retry_ = true; }
-  void retried() { retry_ = false; }
 
  private:
   Shared& shared_;
@@ -64,7 +61,6 @@ class TcpConnection final : public Connection {
   bool over_ = false;
   bool busy_ = false;
   bool peer_closed_ = false;
-  bool retry_ = false;
 
   friend class tutti::transport::TcpTransport;
 };

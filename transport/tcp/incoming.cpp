@@ -36,7 +36,7 @@ AckBits ArrivalWindow::bits() const {
 }
 
 Incoming::Incoming(Shared& shared, TcpConnection& connection, int peer)
-    : shared_(shared), connection_(connection), peer_(peer), eager_told_(shared.initial_credit()) {}
+    : shared_(shared), connection_(connection), peer_(peer), eager_told_(shared.initial_credit()), grants_(shared, connection.out()) {}
 
 void Incoming::nonsense(TcpSocket& socket, const char* what) {
   socket.failure = Status(Code::network, fmt::format("{}: {}", socket.addresses, what));
@@ -45,7 +45,6 @@ void Incoming::nonsense(TcpSocket& socket, const char* what) {
 
 std::size_t Incoming::read(TcpSocket& socket) {
   if (!socket.failure.ok()) return 0;
-  if (socket.paused()) return resume(socket);
   const Arrival& arrival = socket.arrival;
   const std::size_t rest = arrival.active ? arrival.frame.segment.bytes - arrival.got : 0;
   return rest >= kDirect && !arrival.unwanted ? read_in_place(socket) : read_through_scratch(socket);
@@ -95,15 +94,6 @@ std::size_t Incoming::read_through_scratch(TcpSocket& socket) {
   return result.bytes;
 }
 
-// A paused socket reads nothing until its segment finds a place.
-std::size_t Incoming::resume(TcpSocket& socket) {
-  if (!place(socket) || connection_.over()) return 0;
-  std::vector<std::byte> held = std::exchange(socket.held, {});
-  if (socket.arrival.frame.segment.bytes == 0) complete(socket);
-  consume(socket, held.data(), held.size());
-  return held.size() + 1;
-}
-
 void Incoming::consume(TcpSocket& socket, const std::byte* data, std::size_t bytes) {
   while (bytes > 0 && socket.failure.ok() && !connection_.over()) {
     Arrival& arrival = socket.arrival;
@@ -118,9 +108,6 @@ void Incoming::consume(TcpSocket& socket, const std::byte* data, std::size_t byt
       if (const char* wrong = decode(data, frame)) return nonsense(socket, wrong);
       used = kHeaderBytes;
       begin(socket, frame);
-    } else if (socket.paused()) {
-      socket.held.assign(data, data + bytes);
-      return;
     } else {
       used = std::min<std::size_t>(bytes, arrival.frame.segment.bytes - arrival.got);
       if (!arrival.unwanted) {
@@ -192,39 +179,32 @@ void Incoming::begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t s
     if (segment.offset + segment.bytes > shared_.options.eager_bytes) return nonsense(socket, "eager beyond the limit");
     const std::uint32_t after = eager_received_ + credit_cost(segment.bytes);
     if (static_cast<std::int32_t>(eager_told_ - after) < 0) return nonsense(socket, "more eager bytes than credit");
+  } else if (frame.segment.message_bytes <= shared_.options.eager_bytes) {
+    if (answered_bytes_ < frame.segment.bytes) return nonsense(socket, "a short message without credit or grant");
+    answered_bytes_ -= frame.segment.bytes;
+  } else if (!grants_.covers(frame.segment.key, frame.segment.offset + frame.segment.bytes)) {
+    return nonsense(socket, "a segment beyond what was granted");
   }
   socket.arrival = {};
   socket.arrival.frame = frame;
   socket.arrival.sequence = sequence;
   socket.arrival.active = true;
-  const bool placed = place(socket);
-  if (connection_.over()) return;
-  if (!placed) {
-    ++shared_.counters.pauses;
-    connection_.mark_busy();
-  } else if (frame.segment.bytes == 0) {
-    complete(socket);
-  }
+  place(socket);
+  if (!connection_.over() && frame.segment.bytes == 0) complete(socket);
 }
 
-// Small segments are landed here, without asking; larger ones where the listener wants them, else here while there is
-// room.
-bool Incoming::place(TcpSocket& socket) {
+// Small segments are landed here, without asking; larger ones where the listener wants them, else here.
+void Incoming::place(TcpSocket& socket) {
   Arrival& arrival = socket.arrival;
   const std::size_t bytes = arrival.frame.segment.bytes;
   const bool eager = arrival.frame.flags & kEager;
   socket.bulk = bytes >= 2 * kDirect;
   if (bytes > shared_.options.copy_bytes) {
     arrival.into = shared_.listener.landing(peer_, arrival.frame.segment);
-    if (arrival.into || connection_.over()) return true;
+    if (arrival.into || connection_.over()) return;
   }
   arrival.landing = shared_.landings.take(bytes, eager);
-  if (!arrival.landing) {
-    arrival.into = shared_.listener.landing(peer_, arrival.frame.segment);
-    return arrival.into != nullptr;
-  }
   arrival.into = arrival.landing->data;
-  return true;
 }
 
 void Incoming::complete(TcpSocket& socket) {
@@ -266,6 +246,7 @@ bool Incoming::intact(TcpSocket& socket) {
 }
 
 void Incoming::abandon(std::uint32_t communicator) {
+  grants_.abandon(communicator);
   for (const auto& socket : connection_.sockets()) {
     Arrival& arrival = socket->arrival;
     if (!arrival.active || !arrival.into || arrival.landing || arrival.frame.segment.key.communicator != communicator) continue;
@@ -276,17 +257,26 @@ void Incoming::abandon(std::uint32_t communicator) {
 
 void Incoming::deliver(TcpSocket& socket) {
   const Arrival arrival = std::exchange(socket.arrival, {});
-  const SegmentHeader& segment = arrival.frame.segment;
-  const std::uint32_t cost = arrival.frame.flags & kEager ? credit_cost(segment.bytes) : 0;
   Lease lease;
   if (arrival.landing) {
-    arrival.landing->owner = cost ? this : nullptr;
-    arrival.landing->credit = cost;
+    arrival.landing->owner = this;
+    arrival.landing->frame = arrival.frame;
     lease = shared_.landings.lease(arrival.landing);
-  } else if (cost) {
-    consumed(cost);
+  } else {
+    consumed(arrival.frame);
   }
-  shared_.listener.on_segment(peer_, segment, arrival.into, lease);
+  shared_.listener.on_segment(peer_, arrival.frame.segment, arrival.into, lease);
+}
+
+void Incoming::released(const Landing& landing) { consumed(landing.frame); }
+
+// Its credit, or its part of a grant, is free again.
+void Incoming::consumed(const Frame& frame) {
+  const SegmentHeader& segment = frame.segment;
+  if (segment.message_bytes > shared_.options.eager_bytes) grants_.consumed(segment.key, segment.message_bytes, segment.bytes);
+  if (!(frame.flags & kEager)) return;
+  eager_consumed_ += credit_cost(segment.bytes);
+  note_credit();
 }
 
 void Incoming::control(TcpSocket& socket, const Frame& frame) {
@@ -301,7 +291,7 @@ void Incoming::control(TcpSocket& socket, const Frame& frame) {
       return;
     }
     case FrameType::grant:
-      if (!connection_.out().granted(segment.key)) connection_.fail("the peer grants messages without end");
+      if (!connection_.out().granted(segment.key, segment.offset)) connection_.fail("the peer grants messages without end");
       return;
     case FrameType::request:
       if (requests_.size() >= kMaxRequests) return nonsense(socket, "requests without end");
@@ -311,15 +301,10 @@ void Incoming::control(TcpSocket& socket, const Frame& frame) {
   }
 }
 
-void Incoming::expect(const MessageKey& full, std::uint64_t message_bytes) {
+void Incoming::expect(const MessageKey& full, std::uint64_t message_bytes, bool lands) {
   MessageKey key = full;
   key.message &= 0xFFFF;
-  connection_.retry();
-  if (message_bytes > shared_.options.eager_bytes) {
-    ++shared_.counters.grants_out;
-    connection_.out().send_control(FrameType::grant, key, message_bytes, 0);
-    return;
-  }
+  if (message_bytes > shared_.options.eager_bytes) return grants_.expect(key, message_bytes, lands);
   recent_[recent_count_++ % kRecent] = key;
   if (!requests_.empty()) answer(key);
 }
@@ -331,7 +316,8 @@ void Incoming::answer(const MessageKey& key) {
   const std::uint64_t message_bytes = at->message_bytes;
   requests_.erase(at);
   ++shared_.counters.grants_out;
-  connection_.out().send_control(FrameType::grant, key, message_bytes, 0);
+  answered_bytes_ += message_bytes;
+  connection_.out().send_control(FrameType::grant, {.key = key, .offset = message_bytes, .message_bytes = message_bytes});
 }
 
 // The peer has no credit for these messages: grants those that are expected here.
@@ -351,11 +337,6 @@ void Incoming::answer_requests() {
 void Incoming::owe() {
   owed_ = true;
   connection_.mark_busy();
-}
-
-void Incoming::consumed(std::uint32_t units) {
-  eager_consumed_ += units;
-  note_credit();
 }
 
 // Credit is told on its own when the peer may be waiting for it; otherwise it rides along.

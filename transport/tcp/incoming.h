@@ -36,11 +36,11 @@ class Incoming {
 
   // One read, and everything that follows from it. Returns the bytes moved. Failures are left in socket.failure.
   std::size_t read(TcpSocket& socket);
-  void expect(const MessageKey& key, std::uint64_t message_bytes);
+  void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands);
   // Ack and credit ride on every frame.
   void stamp(Frame& frame);
-  // Credit units whose bytes nobody needs any more.
-  void consumed(std::uint32_t units);
+  // A segment that was landed here is needed no more.
+  void released(const Landing& landing);
   // At the end of a poll and before sleeping: puts an ack on a socket if one is owed. Answers requests.
   void settle();
   bool owes() const { return owed_; }
@@ -60,12 +60,12 @@ class Incoming {
 
   std::size_t read_in_place(TcpSocket& socket);
   std::size_t read_through_scratch(TcpSocket& socket);
-  std::size_t resume(TcpSocket& socket);
   bool took(TcpSocket& socket, const IoResult& result);    // accounts; false: nothing moved
   void consume(TcpSocket& socket, const std::byte* data, std::size_t bytes);
   void begin(TcpSocket& socket, const Frame& frame);
   void begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t sequence);
-  bool place(TcpSocket& socket);
+  void place(TcpSocket& socket);
+  void consumed(const Frame& frame);
   void arrived(std::uint64_t sequence, const Frame& frame);
   void complete(TcpSocket& socket);
   bool intact(TcpSocket& socket);
@@ -88,6 +88,8 @@ class Incoming {
   std::uint64_t ack_wanted_ = 0;                   // one above the last frame whose sender waits; 0: none
   // Credit units since the beginning, modulo 2^32.
   std::uint32_t eager_received_ = 0, eager_consumed_ = 0, eager_told_;
+  Grants grants_;
+  std::uint64_t answered_bytes_ = 0;               // of short messages that were granted and have not come
   std::vector<SegmentHeader> requests_;
   std::array<MessageKey, kRecent> recent_{};       // eager messages that were expected; the last ones
   std::size_t recent_count_ = 0;

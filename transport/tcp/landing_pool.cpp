@@ -28,8 +28,6 @@ Landing* LandingPool::take(std::size_t bytes, bool eager) {
   const unsigned size_class = class_of(bytes);
   TUTTI_CHECK(size_class < kClasses);
   const std::size_t capacity = std::size_t{1} << (kSmallest + size_class);
-  // One segment is always let in, whatever the limit: without it nothing would ever move.
-  if (!eager && granted_ > 0 && granted_ + capacity > limit_) return nullptr;
   auto& free = free_[size_class];
   if (free.empty()) {
     trim(limit_ + eager_ + (eager ? capacity : 0), capacity);
@@ -49,7 +47,6 @@ Landing* LandingPool::take(std::size_t bytes, bool eager) {
   landing->taken = true;
   landing->eager = eager;
   landing->owner = nullptr;
-  landing->credit = 0;
   (eager ? eager_ : granted_) += capacity;
   return landing;
 }
@@ -58,7 +55,6 @@ void LandingPool::give_back(Landing* landing) {
   TUTTI_CHECK(landing->taken);
   landing->taken = false;
   (landing->eager ? eager_ : granted_) -= landing->capacity;
-  ++releases_;
   free_[class_of(landing->capacity)].push_back(landing);
   trim(limit_ + eager_, 0);
 }
@@ -85,9 +81,8 @@ void LandingPool::forget(const Incoming* owner) {
 void LandingPool::release(std::uint64_t token) {
   auto* landing = reinterpret_cast<Landing*>(static_cast<std::uintptr_t>(token));
   Incoming* owner = landing->owner;
-  const std::uint32_t credit = landing->credit;
   give_back(landing);
-  if (owner) owner->consumed(credit);
+  if (owner) owner->released(*landing);
 }
 
 }  // namespace tutti::transport::tcp

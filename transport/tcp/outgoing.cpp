@@ -73,7 +73,7 @@ bool Outgoing::admit(const SegmentHeader& header, std::uint8_t& flags) {
   const MessageKey key = as_it_travels(header.key);
   auto leave = leaves_.end();
   if (!leaves_.empty() || !may_be_eager) leave = leaves_.find(key);
-  if (leave != leaves_.end() && leave->second == Leave::granted) {
+  if (leave != leaves_.end() && leave->second.state == Leave::granted && header.offset + header.bytes <= leave->second.until) {
     if (last) leaves_.erase(leave);
     return true;
   }
@@ -82,27 +82,27 @@ bool Outgoing::admit(const SegmentHeader& header, std::uint8_t& flags) {
   if (static_cast<std::int32_t>(eager_limit_ - (eager_sent_ + cost)) >= 0) {
     eager_sent_ += cost;
     flags = kEager;
-    if (leave != leaves_.end()) {
+    if (leave != leaves_.end() && leave->second.state == Leave::requested) {
       flags |= kRequested;
-      if (last) leave->second = Leave::done;
+      if (last) leave->second = {Leave::done};
     }
     return true;
   }
   // Only a message that needs no grant by its size asks for one; longer ones have theirs coming.
   if (leave == leaves_.end() && header.message_bytes <= shared_.options.eager_bytes && leaves_.size() < kMaxLeaves) {
-    leaves_.emplace(key, Leave::requested);
+    leaves_.emplace(key, Leave{Leave::requested});
     ++shared_.counters.requests_out;
-    send_control(FrameType::request, key, header.message_bytes, header.call);
+    send_control(FrameType::request, {.key = key, .message_bytes = header.message_bytes, .call = header.call});
   }
   return false;
 }
 
-void Outgoing::send_control(FrameType type, const MessageKey& key, std::uint64_t message_bytes, std::uint64_t call) {
+void Outgoing::send_control(FrameType type, const SegmentHeader& about) {
   if (ended_) return;
   OutFrame* frame = shared_.frames.take();
   frame->frame.type = type;
   frame->frame.flags = 0;
-  frame->frame.segment = {.key = key, .message_bytes = message_bytes, .call = call};
+  frame->frame.segment = about;
   shared_.frames.copy_payload(*frame, nullptr, 0);
   frame->urgent = true;
   waiting_control_.push_back(frame);
@@ -283,11 +283,11 @@ void Outgoing::credited(std::uint32_t limit) {
   if (static_cast<std::int32_t>(limit - eager_limit_) > 0) eager_limit_ = limit;
 }
 
-bool Outgoing::granted(const MessageKey& key) {
-  auto [leave, fresh] = leaves_.try_emplace(key, Leave::granted);
+bool Outgoing::granted(const MessageKey& key, std::uint64_t until) {
+  auto [leave, fresh] = leaves_.try_emplace(key, Leave{Leave::granted, until});
   if (!fresh) {
-    if (leave->second == Leave::done) leaves_.erase(leave);
-    else leave->second = Leave::granted;
+    if (leave->second.state == Leave::done) leaves_.erase(leave);
+    else leave->second = {Leave::granted, std::max(leave->second.until, until)};   // grants may overtake each other
   }
   return leaves_.size() <= kMaxLeaves;
 }

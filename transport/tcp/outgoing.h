@@ -8,19 +8,12 @@
 #include <vector>
 
 #include "transport/tcp/frame.h"
+#include "transport/tcp/grants.h"
 #include "transport/tcp/out_frame.h"
 #include "transport/tcp/shared.h"
 #include "transport/tcp/socket.h"
 
 namespace tutti::transport::tcp {
-
-struct KeyHash {
-  std::size_t operator()(const MessageKey& key) const {
-    std::uint64_t x = (std::uint64_t{key.operation} << 32 | key.communicator) ^ (std::uint64_t{key.message} << 20);
-    x *= 0x9E3779B97F4A7C15u;
-    return static_cast<std::size_t>(x ^ x >> 29);
-  }
-};
 
 class Outgoing {
  public:
@@ -31,7 +24,7 @@ class Outgoing {
 
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token);
   // A grant or request: sequenced like data, goes before it.
-  void send_control(FrameType type, const MessageKey& key, std::uint64_t message_bytes, std::uint64_t call);
+  void send_control(FrameType type, const SegmentHeader& about);
   // Writes what the sockets take, a share per call. Returns whether anything moved.
   bool pump();
   // Tells the listener which sources are free. Only from poll(), in no other call's middle: it may send more.
@@ -45,7 +38,7 @@ class Outgoing {
   // What the peer says. False, or a text: the peer talks nonsense.
   bool acknowledged(std::uint32_t ack, const AckBits* bits);
   void credited(std::uint32_t limit);
-  bool granted(const MessageKey& key);
+  bool granted(const MessageKey& key, std::uint64_t until);
   const char* damaged(std::uint32_t sequence);
 
   // The socket is about to go: its unacknowledged frames go to the others.
@@ -56,7 +49,11 @@ class Outgoing {
   void end();
 
  private:
-  enum class Leave { requested, granted, done };   // of a message that needs one; `done`: gone before its grant came
+  // Of a message that needs one: granted up to `until`. `done`: gone before its grant came.
+  struct Leave {
+    enum { requested, granted, done } state;
+    std::uint64_t until = 0;
+  };
   static constexpr std::uint32_t kControlReserve = 64;
   static constexpr std::size_t kMaxLeaves = 1 << 16;
   static constexpr std::size_t kWriteBytes = 64 << 10;     // gathered into one write, unless a frame is longer

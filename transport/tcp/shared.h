@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/net.h"
+#include "transport/tcp/grants.h"
 #include "transport/tcp/landing_pool.h"
 #include "transport/tcp/out_frame.h"
 #include "transport/transport.h"
@@ -20,7 +21,8 @@ struct TcpOptions {
   std::size_t segment_bytes = 0;                // of large messages; 0: kSegmentBytes
   std::size_t eager_bytes = 32 << 10;           // messages up to this need no grant
   std::size_t copy_bytes = 4 << 10;             // payloads up to this are copied: Sent::done
-  std::size_t landing_limit = 16 << 20;         // landing memory for granted segments; as much again for eager ones
+  std::size_t landing_limit = 3 << 20;          // landing memory for granted segments
+  std::size_t eager_limit = 1 << 20;            // and for eager ones, shared by the peers; each may send a few at least
   std::size_t ack_bytes = 512 << 10;            // received and not acknowledged before an ack is sent on its own
 };
 
@@ -32,13 +34,14 @@ struct TcpCounters {
   std::uint64_t acks_out = 0;                   // that travelled on their own
   std::uint64_t grants_out = 0, requests_out = 0;
   std::uint64_t resends = 0, damaged = 0, duplicates = 0;
-  std::uint64_t pauses = 0;                     // a socket was not read because its segment could not be landed
   std::uint64_t sockets_lost = 0;
 };
 
 struct Shared {
   Shared(Listener& to, const TcpOptions& with)
-      : listener(to), options(with), frames(with.copy_bytes), landings(with.landing_limit), scratch(kScratchBytes) {}
+      : listener(to), options(with), frames(with.copy_bytes), landings(with.landing_limit), scratch(kScratchBytes) {
+    grants.limit = with.landing_limit;
+  }
 
   static constexpr std::size_t kScratchBytes = 64 << 10;
 
@@ -47,12 +50,15 @@ struct Shared {
   TcpCounters counters;
   FramePool frames;
   LandingPool landings;
+  GrantBudget grants;
   std::vector<std::byte> scratch;               // what reads of small frames go into; empty between reads
   std::vector<TcpConnection*> busy;             // have something to do at the next poll
   std::size_t connections = 0;
 
   // Eager bytes that one peer may have sent and this side not consumed, in credit units.
   std::uint32_t credit_window() const;
+  // Segment bytes that suit a message; both ends compute the same.
+  std::size_t segment_bytes(std::uint64_t message_bytes) const;
   std::uint32_t initial_credit() const { return 4 * credit_cost(options.eager_bytes); }
 };
 

@@ -20,7 +20,7 @@ class TcpConnection;
 struct Arrival {
   Frame frame;
   std::uint64_t sequence = 0;
-  std::byte* into = nullptr;         // null while nothing could be found to land it (the socket is paused), or unwanted
+  std::byte* into = nullptr;         // null: unwanted
   Landing* landing = nullptr;        // that `into` belongs to; null: the listener's own memory
   std::unique_ptr<std::byte[]> sink; // `into`, when the listener has taken its memory back
   std::size_t got = 0;
@@ -46,7 +46,6 @@ struct TcpSocket {
   Arrival arrival;
   std::array<std::byte, kHeaderBytes> stash;      // the beginning of a header
   std::size_t stashed = 0;
-  std::vector<std::byte> held;       // read behind a header whose payload could not be landed
   bool bulk = false;                 // the last payload was large: read headers with small reads, payloads in place
   unsigned damaged = 0;              // payloads in a row with a wrong checksum
   Status failure;                    // set: to be buried
@@ -58,7 +57,6 @@ struct TcpSocket {
   bool active = false;
   bool armed_read = false, armed_write = false;
 
-  bool paused() const { return arrival.active && !arrival.into && !arrival.unwanted; }
   bool usable() const { return failure.ok() && write_failure.ok(); }
   bool has_control() const { return control_end > control_begin; }
   // False: no room.

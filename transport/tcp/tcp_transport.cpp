@@ -10,9 +10,6 @@ using tcp::TcpConnection;
 
 namespace {
 
-constexpr std::size_t kSegmentBytes = 256 << 10;        // measured by perf/transport/tcp_ladder
-constexpr std::size_t kSmallestSegment = 1 << 10;
-
 template <class T>
 void erase_one(std::vector<T*>& from, const T* what) {
   from.erase(std::remove(from.begin(), from.end(), what), from.end());
@@ -87,14 +84,7 @@ bool TcpTransport::drained() const {
   return true;
 }
 
-std::size_t TcpTransport::segment_bytes(std::uint64_t message_bytes) const {
-  const TcpOptions& options = shared_.options;
-  const std::size_t large =
-      std::clamp(options.segment_bytes ? options.segment_bytes : kSegmentBytes, kSmallestSegment, tcp::kMaxPayload);
-  // A few segments more where a message has few: the first may go before its grant, and they overlap.
-  if (message_bytes <= 2 * large) return std::min(large, options.eager_bytes);
-  return large;
-}
+std::size_t TcpTransport::segment_bytes(std::uint64_t message_bytes) const { return shared_.segment_bytes(message_bytes); }
 
 bool TcpTransport::poll() {
   TUTTI_CHECK(!polling_);
@@ -126,17 +116,10 @@ bool TcpTransport::tend_busy() {
       any = true;
     }
     if (connection->over()) continue;
-    connection->retried();
-    for (std::size_t i = 0; i < connection->sockets().size() && !connection->over(); ++i) {
-      Socket& socket = *connection->sockets()[i];
-      if (socket.paused()) any = connection->in().read(socket) > 0 || any;
-    }
-    if (connection->over()) continue;
     any = connection->flush() || any;
     any = connection->out().tell_sent() || any;
     if (connection->restless()) connection->mark_busy();
   }
-  releases_seen_ = shared_.landings.releases();
   return any;
 }
 
@@ -232,18 +215,16 @@ void TcpTransport::watch(Socket& socket, bool reading) {
 
 bool TcpTransport::prepare_sleep() {
   bool quiet = ready_.empty() && gone_.empty() && buried_.empty();
-  bool paused = false;
   for (std::size_t i = 0; i < shared_.busy.size(); ++i) {
     TcpConnection& connection = *shared_.busy[i];
     if (connection.over()) continue;
     connection.flush();
     if (connection.wants_poll()) quiet = false;
-    for (const auto& socket : connection.sockets()) paused = paused || socket->paused();
   }
-  if (!quiet || (paused && releases_seen_ != shared_.landings.releases())) return false;
+  if (!quiet) return false;
   for (auto* list : {&active_, &idle_}) {
     for (Socket* socket : *list) {
-      watch(*socket, !socket->paused());
+      watch(*socket, true);
       if (!socket->blocked || socket->armed_write || !socket->connection->out().has_work(*socket)) continue;
       socket->armed_write = true;
       socket->stream->when_writable([at = socket] { at->connection->mark_busy(); });
@@ -265,7 +246,7 @@ std::size_t TcpTransport::memory_bytes() const {
   std::size_t bytes = shared_.scratch.size() + shared_.frames.memory_bytes() + shared_.landings.memory_bytes();
   for (const auto& [peer, connection] : connections_) {
     bytes += sizeof(TcpConnection) + tcp::kWindow * sizeof(void*);
-    for (const auto& socket : connection->sockets()) bytes += sizeof(Socket) + socket->held.capacity();
+    bytes += connection->sockets().size() * sizeof(Socket);
   }
   return bytes;
 }

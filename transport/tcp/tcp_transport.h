@@ -77,7 +77,6 @@ class TcpTransport final : public Transport {
   std::vector<Socket*> watched_writes_;
   std::uint64_t round_ = 0;
   std::size_t next_idle_ = 0;
-  std::uint64_t releases_seen_ = 0;
   bool polling_ = false;
 };
 
