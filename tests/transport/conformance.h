@@ -371,7 +371,10 @@ inline void wakes_sleepers(const MakePair& make) {
           transport.wake_done();
         }
         idle = 0;
-        while ((side ? ends.b : ends.a).offer() | transport.poll()) {}
+        for (bool any = true; any;) {       // offers follow a poll, as Sent::again demands; then sleep
+          any = transport.poll();
+          any |= (side ? ends.b : ends.a).offer();
+        }
         asleep[side] = transport.prepare_sleep();
         slept += asleep[side];
       }
