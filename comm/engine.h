@@ -145,6 +145,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   bool prepare_sleep();
   void drain(Lock& held);
   Nanoseconds spin_limit() const;
+  std::uint32_t looks_for_a_clock() const;
 
   Settings settings_;
   int world_rank_, world_size_;

@@ -6,9 +6,12 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
+
 #include "comm/engine.h"
 #include "comm/member.h"
 #include "core/log.h"
+#include "transport/tcp/tcp_transport.h"
 
 namespace tutti::comm {
 namespace {
@@ -54,6 +57,13 @@ Nanoseconds Engine::spin_limit() const {
   return oversubscribed_ ? kCrowdedSpin : kSpin;
 }
 
+// How often to look for arrivals before asking the clock, or giving the core away: a look at memory costs less than either, a
+// look at sockets more.
+std::uint32_t Engine::looks_for_a_clock() const {
+  const bool sockets = std::any_of(wires_.begin(), wires_.end(), [this](auto* t) { return t == tcp_.get(); });
+  return sockets ? 1 : 32;
+}
+
 void Engine::drive() {
   {
     Lock held = lock();
@@ -74,13 +84,14 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
   TimePoint spin_until{};
   const TimePoint end = bounded ? loop_->now() + limit : TimePoint::max();
   std::uint32_t quiet = 0;
+  const std::uint32_t looks = looks_for_a_clock();
   while (!operation.complete() && !stopping_) {
     if (progress()) {
       quiet = 0;
       continue;
     }
     if (operation.complete()) break;
-    if (++quiet % 32 != 0) {            // the clock costs more than a look
+    if (++quiet % looks != 0) {
       if (contenders_.load(std::memory_order_relaxed) > 0) {
         held.unlock();
         pause_cpu();
@@ -91,7 +102,7 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
       continue;
     }
     const TimePoint now = loop_->now();
-    if (quiet == 32) spin_until = now + spin_limit();
+    if (quiet == looks) spin_until = now + spin_limit();
     if (now >= end) break;
     if (now < spin_until) {
       if (oversubscribed_ || contenders_.load(std::memory_order_relaxed) > 0) {

@@ -29,6 +29,10 @@ std::optional<PciAddress> parse_pci_address(const std::string& text) {
 
 void CpuSet::insert(int first, int last) {
   if (last < first) return;
+  if (ranges_.empty() || first - 1 > ranges_.back().second) {       // the usual case: ascending
+    ranges_.emplace_back(first, last);
+    return;
+  }
   std::vector<std::pair<int, int>> out;
   for (const auto& r : ranges_) {
     if (r.second + 1 < first || last + 1 < r.first) {
