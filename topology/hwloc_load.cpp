@@ -1,0 +1,113 @@
+#include "topology/hwloc_load.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <memory>
+#include <unistd.h>
+
+#include "core/errno_text.h"
+#include "topology/child_process.h"
+#include "topology/hwloc_object.h"
+
+namespace tutti::topology {
+namespace {
+
+struct Destroy {
+  void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, Destroy>;
+
+Topology make() {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return nullptr;
+  hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  // NVSwitches are bridges of another class, which is not important to hwloc.
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  // These open the devices: seconds, and memory on every GPU.
+  for (const char* component : {"cuda", "opencl", "gl"}) hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  return Topology(topology);
+}
+
+Result<std::string> load(const Topology& topology, const std::string& what) {
+  if (hwloc_topology_load(topology.get()) != 0) return Status(Code::unsupported, fmt::format("hwloc cannot load {}: {}", what, errno_text(errno)));
+  char* text = nullptr;
+  int length = 0;
+  if (hwloc_topology_export_xmlbuffer(topology.get(), &text, &length, 0) != 0)
+    return Status(Code::unsupported, fmt::format("hwloc cannot describe {}: {}", what, errno_text(errno)));
+  std::string out(text);
+  hwloc_free_xmlbuffer(topology.get(), text);
+  return out;
+}
+
+Status wrong_word(const std::string& text, std::size_t at, const std::string& expected) {
+  return Status(Code::invalid_argument, fmt::format("synthetic topology \"{:.80}\": at position {} (\"{:.20}\"): expected {}", text, at + 1, text.substr(at), expected));
+}
+
+// Word by word: TYPE:COUNT or COUNT, attributes in (), memory in []. hwloc's own parser builds whatever it is told, however large.
+Status check_synthetic(const std::string& text) {
+  long pus = 1;
+  int words = 0;
+  for (std::size_t at = text.find_first_not_of(" \t\n"); at != std::string::npos; at = text.find_first_not_of(" \t\n", at)) {
+    if (++words > kMaxHwlocDepth) return wrong_word(text, at, fmt::format("at most {} levels", kMaxHwlocDepth));
+    const char open = text[at];
+    if (open == '[' || open == '(') {
+      at = text.find(open == '[' ? ']' : ')', at);
+      if (at == std::string::npos) return wrong_word(text, text.rfind(open), open == '[' ? "a closing ]" : "a closing )");
+      ++at;
+      continue;
+    }
+    const std::size_t end = std::min(text.find_first_of(" \t\n([", at), text.size()), colon = text.find(':', at);
+    const std::size_t digits = colon < end ? colon + 1 : at;
+    long count = 0;
+    const auto [rest, error] = std::from_chars(text.data() + digits, text.data() + end, count);
+    if (error != std::errc() || rest != text.data() + end || count < 1) return wrong_word(text, at, "TYPE:COUNT, such as numa:2, package:2 or pu:4");
+    if (count > kMaxSyntheticPus || (pus *= count) > kMaxSyntheticPus) return wrong_word(text, at, fmt::format("at most {} PUs in all", kMaxSyntheticPus));
+    at = end;
+  }
+  return words > 0 ? Status() : Status(Code::invalid_argument, "synthetic topology: expected words such as \"numa:2 pu:4\", found none");
+}
+
+int export_snapshot(const std::string& root, int out) {
+  const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  dup2(nothing, 2);
+  for (const char* name : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM", "HWLOC_CPUID_PATH"}) unsetenv(name);
+  setenv("HWLOC_FSROOT", root.c_str(), 1);
+  const Topology topology = make();
+  if (!topology) return 1;
+  const Result<std::string> xml = load(topology, root);
+  const std::string& text = xml ? *xml : xml.status().text();
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t wrote = write(out, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno != EINTR) return 1;
+    done += wrote > 0 ? std::size_t(wrote) : 0;
+  }
+  return xml ? 0 : 1;
+}
+
+}  // namespace
+
+Result<std::string> hwloc_xml_of_this_machine() {
+  const Topology topology = make();
+  if (!topology) return Status(Code::unsupported, "hwloc cannot be started: " + errno_text(errno));
+  return load(topology, "this machine");
+}
+
+Result<std::string> hwloc_xml_of_synthetic(const std::string& text) {
+  if (Status wrong = check_synthetic(text); !wrong) return wrong;
+  const Topology topology = make();
+  if (!topology) return Status(Code::unsupported, "hwloc cannot be started: " + errno_text(errno));
+  if (hwloc_topology_set_synthetic(topology.get(), text.c_str()) != 0)
+    return Status(Code::invalid_argument, fmt::format("synthetic topology \"{:.200}\": hwloc refuses it: expected levels from the outermost to pu, each once, such as "
+                                                      "\"package:2 numa:2 core:4 pu:2\"", text));
+  return load(topology, "the synthetic topology");
+}
+
+Result<std::string> hwloc_xml_of_sysfs(const std::string& root) {
+  return run_in_child("reading " + root, [&root](int out) { return export_snapshot(root, out); }, std::chrono::minutes(2), kMaxHwlocText);
+}
+
+}  // namespace tutti::topology
