@@ -134,10 +134,12 @@ void Execution::expect(std::uint32_t index) {
   State& s = states_[index];
   if (s.expected) return;
   const ProgramStep& p = program_->steps[index];
+  // Once for each message, so not before all peers can be told.
+  for (const int peer : p.step.peers)
+    if (!wires_[std::size_t(peer)].connection) return block(index);
   const bool lands = p.step.kind == StepKind::recv && allowed(index) == s.bytes;
   for (std::size_t k = 0; k < p.step.peers.size(); ++k) {
     const Wire& wire = wires_[std::size_t(p.step.peers[k])];
-    if (!wire.connection) return block(index);
     transport::MessageKey key = binding_.header.key;
     key.message = p.message[k];
     if (s.bytes > wire.connection->eager_bytes()) wire.connection->expect(key, s.bytes, lands);

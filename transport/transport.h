@@ -78,7 +78,7 @@ class Connection {
   // As send(), for bytes that Transport::stage() has taken: done or again.
   virtual Sent send_staged(const SegmentHeader&, std::uint64_t /*staged*/) { return Sent::again; }
   // The receiver is ready for this message (transports with grants send one; others ignore it). Optional for messages of at
-  // most eager_bytes(). `lands`: Listener::landing has a place for every byte of it from now on.
+  // most eager_bytes(), never said twice. `lands`: Listener::landing has a place for every byte of it from now on.
   virtual void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) = 0;
   virtual std::size_t eager_bytes() const = 0;
   // "shm", "tcp 10.0.0.1:4000 -> 10.0.0.2:5000 (4 sockets)"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/check.h"
 #include "transport/tcp/outgoing.h"
 #include "transport/tcp/shared.h"
 
@@ -23,6 +24,7 @@ Grants::~Grants() {
 
 void Grants::expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) {
   Message& message = messages_[key];
+  TUTTI_CHECK(message.bytes == 0);           // said once
   message.bytes = message_bytes;
   if (!lands) {
     if (!admit(key, message)) shared_.grants.waiting.push_back({this, key});
