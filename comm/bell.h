@@ -15,11 +15,12 @@ class Bell {
     std::lock_guard held(mutex_);
     heard_.notify_one();
   }
-  // Whether it was rung since the last call.
+  // Whether it was rung since the last call of this or wait_for().
+  bool take() { return rung_.exchange(false, std::memory_order_acq_rel); }
   bool wait_for(std::chrono::nanoseconds limit) {
     std::unique_lock held(mutex_);
     heard_.wait_for(held, limit, [this] { return rung_.load(std::memory_order_acquire); });
-    return rung_.exchange(false, std::memory_order_acq_rel);
+    return take();
   }
 
  private:

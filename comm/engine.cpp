@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kDrainLimit{1};
 constexpr std::chrono::milliseconds kVerdictWait{300};
-constexpr std::chrono::milliseconds kAskAfter{500};    // a peer in the same call dials within far less
+constexpr std::chrono::milliseconds kDialMeAfter{500}; // a peer in the same call dials within far less
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
 // What TUTTI_MEMORY_LIMIT is spent on. The rest is for headers, lanes, and the slots that are set aside against deadlock.
@@ -52,17 +52,8 @@ Engine::Engine(EngineSetup setup)
     peers_[std::size_t(peer)].state = Peer::connecting;
     streams_ready(peer, unix_stream, false, std::move(streams));
   });
-  directory_->on_asked([this](int peer) {
-    if (peer < world_rank_) connect(peer);
-  });
   directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
-  directory_->on_cause([this](std::uint32_t communicator, const Status& cause, bool final) {
-    const auto it = members_.find(communicator);
-    if (it == members_.end()) return;
-    const auto member = it->second;
-    if (final) settle(*member, cause);
-    else fail(*member, cause);
-  });
+  directory_->on_word([this](int from, const Word& word) { heard(from, word); });
 }
 
 Engine::~Engine() { shut_down("the communicator was dropped"); }
@@ -230,19 +221,56 @@ bool Engine::decides(const Member& member) const {
 }
 
 void Engine::spread_verdict(Member& member, const Status& verdict) {
-  if (directory_) directory_->spread(member.id(), verdict, true);
+  if (!directory_) return;
+  directory_->say({.kind = Word::Kind::verdict, .communicator = member.id(), .status = verdict});
 }
 
 void Engine::fail(Member& member, const Status& cause) {
-  if (!member.broken().ok() || member.suspected()) return;
+  if (!member.broken().ok() || member.suspicion().timer) return;
+  if (directory_ && !decides(member)) directory_->say({.kind = Word::Kind::cause, .communicator = member.id(), .status = cause});
+  suspect(member, cause, world_rank_);
+}
+
+// The rank that decides takes the first cause that it sees or hears of. The others wait for its word; should it not come (that
+// rank may be the one that stands still), they take the cause of the lowest rank that has seen one: all have heard the same.
+void Engine::suspect(Member& member, const Status& cause, int origin) {
+  if (!member.broken().ok()) return;
   if (!directory_ || decides(member)) {
     spread_verdict(member, cause);
     return settle(member, cause);
   }
-  directory_->spread(member.id(), cause, false);
-  member.suspect(loop_->at(loop_->now() + kVerdictWait, [this, alive = member.weak_from_this(), cause] {
-    if (const auto still = alive.lock()) settle(*still, cause);
-  }));
+  Member::Suspicion& suspicion = member.suspicion();
+  if (suspicion.timer && suspicion.origin <= origin) return;
+  suspicion.cause = cause;
+  suspicion.origin = origin;
+  if (suspicion.timer) return;
+  suspicion.timer = loop_->at(loop_->now() + kVerdictWait, [this, alive = member.weak_from_this()] {
+    const auto still = alive.lock();
+    if (!still) return;
+    const Status verdict = still->suspicion().cause;   // settling clears it
+    settle(*still, verdict);
+  });
+}
+
+void Engine::heard(int from, const Word& word) {
+  if (word.kind == Word::Kind::dial_me) {
+    if (word.about == world_rank_ && from < world_rank_) connect(from);
+    return;
+  }
+  const auto it = members_.find(word.communicator);
+  if (it == members_.end()) return;
+  const auto member = it->second;
+  const TimePoint now = loop_->now();
+  switch (word.kind) {
+    case Word::Kind::cause: return suspect(*member, word.status, from);
+    case Word::Kind::verdict: return settle(*member, word.status);
+    case Word::Kind::ask:
+      member->watch().asked(member->rank_of(word.about), now);
+      if (word.about == world_rank_) directory_->say({.kind = Word::Kind::report, .communicator = member->id(), .report = report_of(*member)});
+      return;
+    case Word::Kind::report: return member->watch().heard(member->rank_of(from), word.report, now);
+    case Word::Kind::dial_me: return;
+  }
 }
 
 void Engine::settle(Member& member, const Status& verdict) {
@@ -366,8 +394,8 @@ void Engine::connect(int world_rank) {
   // The higher rank dials; the other waits to be dialled, which happens when the peer makes the same call.
   if (world_rank_ > world_rank) return dial(world_rank, settings_.transport != "tcp");
   // Or when it is asked to: it may be making another call, and shall hear of ours.
-  peer.reminder = loop_->at(loop_->now() + kAskAfter, [this, world_rank] {
-    if (peers_[std::size_t(world_rank)].state == Peer::connecting) directory_->ask_to_dial(world_rank);
+  peer.reminder = loop_->at(loop_->now() + kDialMeAfter, [this, world_rank] {
+    if (peers_[std::size_t(world_rank)].state == Peer::connecting) directory_->say({.kind = Word::Kind::dial_me, .about = world_rank});
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Engine: what one rank runs all its communicators on: the loop, the transports, the connections and the pending
-// operations. A state machine under one lock, driven by whoever waits (wait.cpp) or else by its progress thread.
+// operations. A state machine under one lock, driven by whoever waits (wait.cpp) or else by its progress thread; stall.cpp
+// looks after what does not move.
 // It knows no algorithms: operations come with their program.
 #include <condition_variable>
 #include <deque>
@@ -14,6 +15,8 @@
 
 #include "comm/bell.h"
 #include "comm/operation.h"
+#include "comm/watch.h"
+#include "comm/word.h"
 #include "core/config.h"
 #include "core/net.h"
 #include "transport/transport.h"
@@ -38,14 +41,10 @@ class Directory {
   // Streams that other ranks dialled.
   using OnIncoming = std::function<void(int world_rank, bool unix_stream, std::vector<std::unique_ptr<Stream>>)>;
   virtual void on_incoming(OnIncoming on_incoming) = 0;
-  // For all ranks, over the control plane: the verdict, or (not final) what this rank saw. And what comes from there.
-  virtual void spread(std::uint32_t communicator, const Status& cause, bool final) = 0;
-  using OnCause = std::function<void(std::uint32_t communicator, const Status& cause, bool final)>;
-  virtual void on_cause(OnCause on_cause) = 0;
-  // Asks a rank to dial this one, and hears of those who ask.
-  virtual void ask_to_dial(int world_rank) = 0;
-  using OnAsked = std::function<void(int world_rank)>;
-  virtual void on_asked(OnAsked on_asked) = 0;
+  // To all other ranks, over the control plane. And what comes from there.
+  virtual void say(const Word& word) = 0;
+  using OnWord = std::function<void(int from, const Word& word)>;
+  virtual void on_word(OnWord on_word) = 0;
   // Whether that rank has left or died, as far as is known here.
   virtual bool gone(int world_rank) const = 0;
   // A rank whose process has ended, as the control plane sees it.
@@ -96,6 +95,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   // Something is wrong with a communicator. The lowest rank that is still there says which cause is everybody's verdict;
   // the others tell what they saw and wait for its word, for at most kVerdictWait.
   void fail(Member& member, const Status& cause);
+  void suspect(Member& member, const Status& cause, int origin);
   // The verdict is known: ends all operations of the communicator with it.
   void settle(Member& member, const Status& verdict);
   void connect(int world_rank);
@@ -138,7 +138,11 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void connected(int world_rank, Result<transport::Connection*> connection, transport::Transport& transport);
   void cannot_connect(int world_rank, const Status& why);
   bool check_deadlines();
-  void report_stall(Operation& operation);
+  void heard(int from, const Word& word);
+  bool look_at(Operation& operation, TimePoint now);
+  void ask(Member& member, const std::set<int>& ranks, TimePoint now);
+  Report report_of(const Member& member) const;
+  Status stall_of(const Operation& operation, const Holdup& holdup, Nanoseconds quiet) const;
   void progress_loop();
   bool drive_unwaited();
   void sleep(Lock& lock, Nanoseconds limit);

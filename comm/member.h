@@ -11,6 +11,7 @@
 #include "comm/arguments.h"
 #include "comm/engine.h"
 #include "comm/planner.h"
+#include "comm/watch.h"
 
 namespace tutti::comm {
 
@@ -53,11 +54,17 @@ class Member : public std::enable_shared_from_this<Member> {
   const Status& broken() const { return broken_; }
   void break_with(const Status& why) {
     if (broken_.ok()) broken_ = why;
-    suspicion_.reset();
+    suspicion_ = {};
   }
   // A cause is known, the verdict is not; the timer ends that.
-  bool suspected() const { return suspicion_ != nullptr; }
-  void suspect(std::shared_ptr<void> timer) { suspicion_ = std::move(timer); }
+  struct Suspicion {
+    Status cause;
+    int origin = -1;                  // the world rank that saw it
+    std::shared_ptr<void> timer;
+  };
+  Suspicion& suspicion() { return suspicion_; }
+  Watch& watch() { return watch_; }
+  std::uint32_t started() const { return next_sequence_; }
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   bool is_stale(const transport::SegmentHeader& header, int peer) const;
 
@@ -116,7 +123,8 @@ class Member : public std::enable_shared_from_this<Member> {
   };
   std::vector<Group> groups_;
   Status broken_;
-  std::shared_ptr<void> suspicion_;
+  Suspicion suspicion_;
+  Watch watch_;                                   // of operations that do not move
   bool destroyed_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Waiting: who drives the engine, how long to spin, when to sleep, and what happens when nothing moves.
+// Waiting: who drives the engine, how long to spin, and when to sleep.
 //
 // A thread in wait() drives the engine itself, so a blocking operation costs no hand-over between threads. It spins for about
 // as long as a wake-up would cost, then sleeps in the loop, where a peer's doorbell or a socket wakes it. One thread at a time
@@ -22,7 +22,6 @@ using std::chrono::milliseconds;
 constexpr std::uint32_t kLoopEvery = 1024;         // passes between looks at the loop while spinning
 constexpr microseconds kSpin{60};                  // about two wake-ups across cores
 constexpr microseconds kCrowdedSpin{40};           // with more ranks than cores: yielding between the looks
-constexpr milliseconds kDeadlineEvery{50};
 constexpr milliseconds kNap{100};                  // longest sleep, so that deadlines are seen
 constexpr milliseconds kTick{2};                   // of the progress thread while operations come and go
 constexpr int kTicks = 50;                         // without a start, until it dozes
@@ -160,7 +159,9 @@ void Engine::sleep(Lock& held, Nanoseconds limit) {
 void Engine::nudge() {
   if (sleeping_) return loop_->wake();
   if (drivers_.load(std::memory_order_relaxed) > 0) return;
-  if (!expects_wait_.load(std::memory_order_relaxed) || dozing_.load(std::memory_order_relaxed)) bell_.ring();
+  const bool dozes = dozing_.load(std::memory_order_relaxed);
+  if (!expects_wait_.load(std::memory_order_relaxed) || dozes) bell_.ring();
+  if (dozes) loop_->wake();
 }
 
 // Sleeps until there may be something that nobody waits for; looks often for a while after an operation was started, then seldom.
@@ -169,7 +170,13 @@ void Engine::progress_loop() {
   std::uint32_t seen = 0;
   for (int quiet = 0; !stopping_;) {
     dozing_ = quiet >= kTicks;
-    const bool rung = bell_.wait_for(dozing_ ? Nanoseconds(kIdleTick) : Nanoseconds(kTick));
+    bool rung = false;
+    if (dozing_ && drivers_ == 0) {
+      loop_->wait(kIdleTick);           // other ranks' questions are heard at once
+      rung = bell_.take();
+    } else {
+      rung = bell_.wait_for(dozing_ ? Nanoseconds(kIdleTick) : Nanoseconds(kTick));
+    }
     const std::uint32_t starts = starts_;
     quiet = starts == seen ? std::min(quiet + 1, kTicks) : 0;
     seen = starts;
@@ -224,39 +231,6 @@ bool Engine::drive_unwaited() {
     held = lock();
   } while (!pending_.empty());
   return true;
-}
-
-// Operations in which nothing moves for TUTTI_TIMEOUT end with a verdict. Cheap: looks every kDeadlineEvery.
-bool Engine::check_deadlines() {
-  const TimePoint now = loop_->now();
-  if (now < next_deadline_check_ || settings_.timeout.count() == 0) return false;
-  next_deadline_check_ = now + kDeadlineEvery;
-  const auto pending = pending_;
-  bool any = false;
-  for (const auto& operation : pending) {
-    if (operation->complete() || !operation->execution) continue;
-    const std::uint64_t moved = operation->execution->moved_bytes();
-    if (moved != operation->last_moved_bytes || operation->last_moved == TimePoint{}) {
-      operation->last_moved_bytes = moved;
-      operation->last_moved = now;
-    } else if (now - operation->last_moved > settings_.timeout) {
-      report_stall(*operation);
-      any = true;
-    }
-  }
-  return any;
-}
-
-void Engine::report_stall(Operation& operation) {
-  Member& member = operation.member();
-  const std::vector<int> waits_for = operation.execution->waits_for();
-  std::string who;
-  for (int rank : waits_for) who += (who.empty() ? "" : ", ") + describe(member.world_rank(rank));
-  const double seconds = double(settings_.timeout.count()) / 1000;
-  fail(member, Status(Code::timeout, fmt::format("operation {} {}: nothing moved for {} s; {} waits for {} (TUTTI_TIMEOUT changes the limit)",
-                                                 operation.sequence, to_string(operation.call), seconds, describe(world_rank_),
-                                                 who.empty() ? "nobody" : who),
-                      waits_for.empty() ? -1 : waits_for[0]));
 }
 
 }  // namespace tutti::comm

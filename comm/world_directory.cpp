@@ -43,36 +43,14 @@ void WorldDirectory::arrived(const PeerHello& hello, std::unique_ptr<Stream> str
   on_incoming_(hello.rank, hello.purpose == Purpose::shm, std::move(streams));
 }
 
-void WorldDirectory::spread(std::uint32_t communicator, const Status& cause, bool final) {
-  ByteWriter message;
-  message.number(std::uint32_t(final ? Word::verdict : Word::cause)).number(communicator).number(std::uint32_t(cause.code()));
-  message.number(std::uint32_t(cause.culprit() + 1)).text(std::string_view(cause.text()).substr(0, 4096));
-  if (Status status = world_->control().spread(message.bytes()); !status.ok()) return;   // too late for the others anyway
+void WorldDirectory::say(const Word& word) {
+  if (Status status = world_->control().spread(word.encode()); !status.ok()) return;   // too late for the others anyway
 }
 
-void WorldDirectory::ask_to_dial(int world_rank) {
-  ByteWriter message;
-  message.number(std::uint32_t(Word::dial_me)).number(std::uint32_t(world_rank));
-  if (Status status = world_->control().spread(message.bytes()); !status.ok()) return;   // the wait for the peer will end it
-}
-
-void WorldDirectory::on_cause(OnCause on_cause) {
-  on_cause_ = std::move(on_cause);
-  world_->control().on_message([this](int from, std::span<const std::byte> bytes) { heard(from, bytes); });
-}
-
-void WorldDirectory::heard(int from, std::span<const std::byte> bytes) {
-  ByteReader message(bytes);
-  const auto word = Word(message.number<std::uint32_t>());
-  const auto about = message.number<std::uint32_t>();
-  if (word == Word::dial_me) {
-    if (message.good() && int(about) == world_->rank()) on_asked_(from);
-    return;
-  }
-  const auto code = message.number<std::uint32_t>(), culprit = message.number<std::uint32_t>();
-  const std::string text = message.text();
-  if (!message.good() || code == 0 || code > std::uint32_t(Code::internal)) return;
-  on_cause_(about, Status(Code(code), text, int(culprit) - 1), word == Word::verdict);
+void WorldDirectory::on_word(OnWord on_word) {
+  world_->control().on_message([on_word = std::move(on_word)](int from, std::span<const std::byte> bytes) {
+    if (const auto word = Word::decode(bytes)) on_word(from, *word);
+  });
 }
 
 void WorldDirectory::on_gone(OnGone on_gone) { world_->control().on_lost(std::move(on_gone)); }

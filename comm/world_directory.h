@@ -16,10 +16,8 @@ class WorldDirectory final : public Directory {
 
   void dial(int world_rank, bool unix_stream, int count, OnStream on_stream) override;
   void on_incoming(OnIncoming on_incoming) override;
-  void spread(std::uint32_t communicator, const Status& cause, bool final) override;
-  void on_cause(OnCause on_cause) override;
-  void ask_to_dial(int world_rank) override;
-  void on_asked(OnAsked on_asked) override { on_asked_ = std::move(on_asked); }
+  void say(const Word& word) override;
+  void on_word(OnWord on_word) override;
   bool gone(int world_rank) const override { return world_->control().gone(world_rank); }
   void on_gone(OnGone on_gone) override;
   std::string describe(int world_rank) const override { return world_->describe(world_rank); }
@@ -31,11 +29,7 @@ class WorldDirectory final : public Directory {
   Loop& loop_;
   std::unique_ptr<World> world_;
   const std::chrono::milliseconds dial_limit_;
-  enum class Word : std::uint32_t { cause, verdict, dial_me };
-  void heard(int from, std::span<const std::byte> bytes);
   OnIncoming on_incoming_;
-  OnCause on_cause_;
-  OnAsked on_asked_;
   struct Partial {
     std::vector<std::unique_ptr<Stream>> streams;
     std::size_t there = 0;

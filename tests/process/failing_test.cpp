@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -77,8 +78,10 @@ TEST_P(Lost, AStoppedRankIsNamedAfterTheTimeout) {
 
 TEST_P(Lost, AbortFromAnotherThreadEndsWaitsEverywhere) {
   World world(3, {{"TUTTI_TRANSPORT", GetParam()}});
-  world.run([](Communicator& comm) {
-    ASSERT_TRUE(comm.barrier().wait().ok());
+  std::barrier met(3);                       // an abort may overtake a barrier's last message
+  world.run([&met](Communicator& comm) {
+    EXPECT_TRUE(comm.barrier().wait().ok());
+    met.arrive_and_wait();
     std::vector<float> x(1000, 1);
     if (comm.rank() == 2) {
       std::thread([&] { comm.abort("the test says so"); }).join();
@@ -130,6 +133,50 @@ TEST_P(Lost, DestroyWithPendingOperationsIsQuick) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wires, Lost, testing::Values("shm", "tcp"));
+
+TEST(Late, ARankThatComesLaterThanTheTimeoutIsNotAFailure) {
+  World world(2, {{"TUTTI_TIMEOUT", "500ms"}});
+  std::atomic<bool> come{false};
+  world.run([&](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().wait().ok());
+    if (comm.rank() == 1) come.wait(false);
+    float x = 1, y = 0;
+    Work work = comm.all_reduce({&x, &y, 1});
+    if (comm.rank() == 0) {
+      EXPECT_FALSE(work.wait_for(milliseconds(1500))) << work.status().to_string();
+      come = true;
+      come.notify_all();
+    }
+    EXPECT_EQ(work.wait(), Status());
+    EXPECT_EQ(y, 2);
+  });
+}
+
+TEST(Late, ARankThatStaysAwayLongerThanAllowedIsNamed) {
+  World world(3, {{"TUTTI_ABSENT_TIMEOUT", "1s"}, {"TUTTI_TIMEOUT", "0"}});
+  world.run([](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().wait().ok());
+    if (comm.rank() == 1) return;
+    float x = 1, y = 0;
+    Work work = comm.all_reduce({&x, &y, 1});
+    ASSERT_TRUE(work.wait_for(seconds(10)));
+    EXPECT_EQ(work.status().code(), Code::timeout) << work.status().to_string();
+    EXPECT_EQ(work.status().culprit(), 1) << work.status().to_string();
+    EXPECT_NE(work.status().text().find("has not made the call"), std::string::npos) << work.status().text();
+  });
+}
+
+// Each waits for its neighbour.
+TEST(Late, ACircleOfWaitsEndsByTheTimeoutAndSaysSo) {
+  World world(3, {{"TUTTI_TIMEOUT", "1s"}});
+  world.run([](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().wait().ok());
+    float x = 1;
+    const Status status = comm.recv({.output = &x, .count = 1, .peer = (comm.rank() + 1) % 3}).wait();   // nobody sends
+    EXPECT_EQ(status.code(), Code::timeout) << status.to_string();
+    EXPECT_NE(status.text().find("same calls in the same order"), std::string::npos) << status.text();
+  });
+}
 
 TEST(Processes, ForkedRanksAgree) {
   const std::string address = fresh_address();

@@ -1,0 +1,106 @@
+// What the engine does when an operation does not move: it asks whom the operation waits for, and those whom they wait for,
+// and ends it by the clock that fits the answers. TUTTI_TIMEOUT is for ranks that do not answer, and for circles;
+// TUTTI_ABSENT_TIMEOUT for ranks that answer and have not made the call (they may be writing a checkpoint).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/engine.h"
+#include "comm/member.h"
+
+namespace tutti::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLookEvery{50};
+constexpr int kAsks = 5;               // in the second half of the shorter clock; more seldom later
+constexpr int kFreshAsks = 3;          // an answer counts until so many more questions would have been asked
+
+}  // namespace
+
+// Cheap: looks every kLookEvery.
+bool Engine::check_deadlines() {
+  const TimePoint now = loop_->now();
+  if (now < next_deadline_check_ || (settings_.timeout.count() == 0 && settings_.absent_timeout.count() == 0)) return false;
+  next_deadline_check_ = now + kLookEvery;
+  const auto pending = pending_;
+  bool any = false;
+  for (const auto& operation : pending) {
+    if (operation->complete() || !operation->execution) continue;
+    const std::uint64_t moved = operation->execution->moved_bytes();
+    if (moved != operation->last_moved_bytes || operation->last_moved == TimePoint{}) {
+      operation->last_moved_bytes = moved;
+      operation->last_moved = now;
+    } else {
+      any |= look_at(*operation, now);
+    }
+  }
+  return any;
+}
+
+// Whether the operation has failed.
+bool Engine::look_at(Operation& operation, TimePoint now) {
+  const milliseconds timeout = settings_.timeout, absent = settings_.absent_timeout;
+  const milliseconds shorter = timeout.count() == 0 ? absent : absent.count() == 0 ? timeout : std::min(timeout, absent);
+  const Nanoseconds quiet = now - operation.last_moved, half = Nanoseconds(shorter) / 2;
+  if (quiet < half) return false;
+  Member& member = operation.member();
+  const bool collective = operation.call.collective != Collective::send;
+  const Nanoseconds ask_every = std::max(half, quiet / 2) / kAsks;
+  const Watch::Question question{operation.execution->waits_for(), collective, operation.sequence, now - kFreshAsks * ask_every};
+  if (directory_) ask(member, member.watch().to_ask(question, now - ask_every), now);
+  if (quiet <= shorter) return false;
+  const Holdup holdup = member.watch().find(question);
+  const milliseconds limit = holdup.why == Holdup::Why::absent ? absent : timeout;
+  if (limit.count() == 0 || quiet <= limit) return false;
+  fail(member, stall_of(operation, holdup, quiet));
+  return true;
+}
+
+void Engine::ask(Member& member, const std::set<int>& ranks, TimePoint now) {
+  for (const int rank : ranks) {
+    if (rank == member.rank()) {
+      member.watch().heard(rank, report_of(member), now);
+      continue;
+    }
+    member.watch().asked(rank, now);
+    directory_->say({.kind = Word::Kind::ask, .communicator = member.id(), .about = member.world_rank(rank)});
+  }
+}
+
+Report Engine::report_of(const Member& member) const {
+  Report report;
+  report.started = member.started();
+  std::set<int> waits;
+  for (const auto& operation : pending_) {
+    if (&operation->member() != &member || !operation->execution) continue;
+    report.pending = true;
+    for (const int rank : operation->execution->waits_for()) waits.insert(rank);
+  }
+  report.waits_for.assign(waits.begin(), waits.end());
+  return report;
+}
+
+Status Engine::stall_of(const Operation& operation, const Holdup& holdup, Nanoseconds quiet) const {
+  const Member& member = operation.member();
+  std::string who;
+  for (const int rank : operation.execution->waits_for()) who += (who.empty() ? "" : ", ") + describe(member.world_rank(rank));
+  std::string text = fmt::format("operation {} {}: nothing moved for {:.3g} s; {} waits for {}", operation.sequence, to_string(operation.call),
+                                 std::chrono::duration<double>(quiet).count(), describe(world_rank_), who.empty() ? "nobody" : who);
+  const std::string culprit = holdup.rank < 0 ? "" : describe(member.world_rank(holdup.rank));
+  switch (holdup.why) {
+    case Holdup::Why::silent:
+      text += fmt::format("; {} does not answer: is its process stopped, or its host out of reach or out of memory? (TUTTI_TIMEOUT changes the limit)", culprit);
+      break;
+    case Holdup::Why::absent:
+      text += fmt::format("; {} is alive but has not made the call, it has made {} (TUTTI_ABSENT_TIMEOUT changes the limit)", culprit, holdup.started);
+      break;
+    case Holdup::Why::stuck:
+      text += "; all of them answer and wait: do all ranks make the same calls in the same order? (TUTTI_TIMEOUT changes the limit)";
+      break;
+  }
+  return Status(Code::timeout, text, holdup.rank);
+}
+
+}  // namespace tutti::comm

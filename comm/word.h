@@ -1,0 +1,32 @@
+#pragma once
+// Word: what ranks say to all others over the control plane while they work: causes and verdicts, requests to be dialled, and the
+// questions and answers of those who wait too long. A value and its encoding.
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <tutti/status.h>
+#include <vector>
+
+namespace tutti::comm {
+
+// Where a rank stands in one communicator, by its own word.
+struct Report {
+  std::uint32_t started = 0;        // operations called so far (collectives; send and recv do not count)
+  bool pending = false;             // some are not complete
+  std::vector<int> waits_for;       // communicator ranks that its pending operations need something from
+  bool operator==(const Report&) const = default;
+};
+
+struct Word {
+  enum class Kind : std::uint8_t { cause, verdict, dial_me, ask, report } kind = Kind::cause;
+  std::uint32_t communicator = 0;   // not of dial_me
+  int about = -1;                   // dial_me, ask: the world rank that is meant
+  Status status;                    // cause, verdict; the text is cut at kMaxText
+  Report report;
+
+  static constexpr std::size_t kMaxText = 4096, kMaxWaits = 16;
+  std::vector<std::byte> encode() const;
+  static std::optional<Word> decode(std::span<const std::byte> bytes);
+};
+
+}  // namespace tutti::comm
