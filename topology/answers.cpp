@@ -28,7 +28,7 @@ Level level_of_ancestor(const Graph& graph, int vertex) {
       case VertexKind::pci_bridge: return Level::pci_switch;
       case VertexKind::host_bridge: return Level::host_bridge;
       case VertexKind::numa: return Level::numa;
-      case VertexKind::package: return Level::package;
+      case VertexKind::package: return graph.ancestor(v, VertexKind::numa) >= 0 ? Level::numa : Level::package;   // a node of several packages
       case VertexKind::machine: return Level::machine;
       case VertexKind::cache:
       case VertexKind::core:

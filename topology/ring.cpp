@@ -53,7 +53,7 @@ class Hops {
     const Vertex& to = graph_.vertices[std::size_t(gpus_[b])];
     Hop hop;
     hop.package = package_[a] != package_[b];
-    hop.numa = numa_[a] != numa_[b];
+    hop.numa = numa_[a] != numa_[b] || (numa_[a] < 0 && hop.package);      // both nodes unknown: another package has other ones
     hop.affinity = from.cpus != to.cpus;
     hop.label = names_socket_crossing(near.label);
     hop.unlinked = !names_link(near.label) && linked_.count(std::minmax(gpus_[a], gpus_[b])) == 0;
