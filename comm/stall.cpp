@@ -49,6 +49,7 @@ bool Engine::look_at(Operation& operation, TimePoint now) {
   const bool collective = operation.call.collective != Collective::send;
   const Nanoseconds ask_every = std::max(half, quiet / 2) / kAsks;
   const Watch::Question question{operation.execution->waits_for(), collective, operation.sequence, now - kFreshAsks * ask_every};
+  member.watch().heard(member.rank(), report_of(member), now);      // whoever else may have asked us
   if (directory_) ask(member, member.watch().to_ask(question, now - ask_every), now);
   if (quiet <= shorter) return false;
   const Holdup holdup = member.watch().find(question);
@@ -60,10 +61,7 @@ bool Engine::look_at(Operation& operation, TimePoint now) {
 
 void Engine::ask(Member& member, const std::set<int>& ranks, TimePoint now) {
   for (const int rank : ranks) {
-    if (rank == member.rank()) {
-      member.watch().heard(rank, report_of(member), now);
-      continue;
-    }
+    if (rank == member.rank()) continue;
     member.watch().asked(rank, now);
     directory_->say({.kind = Word::Kind::ask, .communicator = member.id(), .about = member.world_rank(rank)});
   }

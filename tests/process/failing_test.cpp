@@ -166,6 +166,20 @@ TEST(Late, ARankThatStaysAwayLongerThanAllowedIsNamed) {
   });
 }
 
+// Those that did call wait for each other, too: every one of them answers, the asking one included.
+TEST(Late, AnAbsentRankIsNamedByItsOwnClockAmongRanksThatWaitForEachOther) {
+  World world(4, {{"TUTTI_TIMEOUT", "1s"}, {"TUTTI_ABSENT_TIMEOUT", "2s"}});
+  world.run([](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().wait().ok());
+    if (comm.rank() == 2) return;
+    std::vector<float> x(1 << 18, 1);
+    const Status status = comm.all_reduce({x.data(), x.data(), x.size()}).wait();
+    EXPECT_EQ(status.code(), Code::timeout) << status.to_string();
+    EXPECT_EQ(status.culprit(), 2) << status.to_string();
+    EXPECT_NE(status.text().find("has not made the call"), std::string::npos) << status.text();
+  });
+}
+
 // Each waits for its neighbour.
 TEST(Late, ACircleOfWaitsEndsByTheTimeoutAndSaysSo) {
   World world(3, {{"TUTTI_TIMEOUT", "1s"}});
