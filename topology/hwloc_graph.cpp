@@ -163,7 +163,7 @@ class Builder {
   void place_function(const HwlocObject& o, int parent) {
     const std::optional<VertexKind> marked = HwlocMarks::kind(o), kind = marked ? marked : device_kind(*o.pci);
     if (!kind) return;
-    if (!addresses_.insert(o.pci->address).second)
+    if (!addresses_.insert(o.pci->address).second && !marked)     // marked: two ports of one function, as NCCL has them
       return distrust(fmt::format("line {}: PCI function {} is there twice, the second is left out", o.line, to_string(o.pci->address)));
     const int id = add(o, *kind, parent, to_string(o.pci->address));
     locate(id);

@@ -120,7 +120,7 @@ HwlocMarks::Infos HwlocMarks::of_vertex(const Graph& graph, int vertex) {
   } else if (v.kind > VertexKind::host_bridge) {
     out.emplace_back(kPci, "none");
   }
-  if (v.kind >= VertexKind::host_bridge) out.emplace_back(kCpus, v.cpus.to_string());
+  if (v.kind >= VertexKind::host_bridge || v.cpus.empty()) out.emplace_back(kCpus, v.cpus.to_string());
   if (!v.pci)
     for (const std::string& name : v.net_names) out.emplace_back(kNet, name);
   if (!v.pci)

@@ -165,14 +165,28 @@ class Writer {
     if (v == 0 && graph_.all(VertexKind::numa).empty()) made_up_node(node);
     for (const int child : children_[std::size_t(v)])
       if (leaf_node(child)) leaf(child, node);
-    for (const int child : children_[std::size_t(v)])
-      if (cpu_side(at(child).kind) && !leaf_node(child)) container(child, node);
-    const HwlocMarks::Infos marks = has_cpus_ && !at(v).cpus.empty() ? HwlocMarks::Infos{} : HwlocMarks::invented();
-    const CpuSet own = to_cpu_set(own_cpus_[std::size_t(v)]);
-    for (const auto& [first, last] : own.ranges())
-      for (int cpu = first; cpu <= last; ++cpu) processing_unit(cpu, v, node, marks, next_number_++);
+    inside(v, node);
     for (const int child : children_[std::size_t(v)])
       if (!cpu_side(at(child).kind)) io(child, node);
+  }
+
+  // Containers and PUs in the order of their first CPU, as hwloc expects them.
+  void inside(int v, pugi::xml_node node) {
+    std::vector<std::pair<int, int>> order;      // first CPU, and the child or -1
+    for (const int child : children_[std::size_t(v)])
+      if (cpu_side(at(child).kind) && !leaf_node(child)) {
+        const int first = cpus_[std::size_t(child)].first();
+        order.emplace_back(first >= 0 ? first : kMaxHwlocIndex, child);
+      }
+    const HwlocBits& own = own_cpus_[std::size_t(v)];
+    for (int cpu = 0; cpu < int(own.words.size()) * 32; ++cpu)
+      if (own.contains(cpu)) order.emplace_back(cpu, -1);
+    std::sort(order.begin(), order.end());
+    const HwlocMarks::Infos marks = has_cpus_ && !at(v).cpus.empty() ? HwlocMarks::Infos{} : HwlocMarks::invented();
+    for (const auto& [cpu, child] : order) {
+      if (child >= 0) container(child, node);
+      if (child < 0) processing_unit(cpu, v, node, marks, next_number_++);
+    }
   }
 
   void leaf(int v, pugi::xml_node parent) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <sstream>
+#include <sys/statvfs.h>
 
 #include "core/errno_text.h"
 #include "topology/child_process.h"
@@ -40,7 +41,8 @@ Status check_entry(const std::string& file, const std::string& line, unsigned lo
   return {};
 }
 
-Status check_listing(const std::string& file) {
+// Bytes on disk that the archive needs, at most.
+Result<unsigned long long> check_listing(const std::string& file) {
   const Result<std::string> listing = run_program({"tar", "-t", "-v", "-f", file}, kLimit, kMaxListing);
   if (!listing) return Status(listing.status().code(), fmt::format("{}: {}", file, listing.status().text()));
   std::istringstream lines(*listing);
@@ -50,7 +52,20 @@ Status check_listing(const std::string& file) {
     if (++entries > kMaxEntries) return Status(Code::invalid_argument, fmt::format("{}: more than {} entries, expected a snapshot of /sys", file, kMaxEntries));
     if (Status wrong = check_entry(file, line, bytes); !wrong) return wrong;
   }
-  return entries > 0 ? Status() : Status(Code::invalid_argument, file + ": expected a snapshot of /sys, found an empty archive");
+  if (entries == 0) return Status(Code::invalid_argument, file + ": expected a snapshot of /sys, found an empty archive");
+  return bytes + entries * 4096;
+}
+
+// In memory where there is room for it: ten thousand small files take a slow disk tens of seconds.
+std::string folder_for(unsigned long long bytes) {
+  std::error_code error;
+  struct statvfs room {};
+  const bool in_memory = statvfs("/dev/shm", &room) == 0 && room.f_bavail * room.f_frsize > 2 * bytes;
+  for (const fs::path& parent : {in_memory ? fs::path("/dev/shm") : fs::path(), fs::temp_directory_path(error)}) {
+    std::string folder = (parent / "tutti-snapshot-XXXXXX").string();
+    if (!parent.empty() && mkdtemp(folder.data()) != nullptr) return folder;
+  }
+  return "";
 }
 
 // Links that lead out of the folder would show this machine's files instead of the snapshot's.
@@ -71,10 +86,10 @@ void cut_links(const fs::path& folder) {
 }  // namespace
 
 Result<UnpackedArchive> UnpackedArchive::unpack(const std::string& file) {
-  if (Status wrong = check_listing(file); !wrong) return wrong;
-  std::error_code error;
-  std::string folder = (fs::temp_directory_path(error) / "tutti-snapshot-XXXXXX").string();
-  if (error || mkdtemp(folder.data()) == nullptr) return Status(Code::out_of_resources, fmt::format("{}: no temporary folder: {}", file, errno_text(errno)));
+  const Result<unsigned long long> bytes = check_listing(file);
+  if (!bytes) return bytes.status();
+  const std::string folder = folder_for(*bytes);
+  if (folder.empty()) return Status(Code::out_of_resources, fmt::format("{}: no temporary folder: {}", file, errno_text(errno)));
   UnpackedArchive archive(folder);
   const Result<std::string> done =
       run_program({"tar", "-x", "-f", file, "-C", folder, "--no-same-owner", "--no-same-permissions", "--mode=u+rwX"}, kLimit, kMaxListing);
