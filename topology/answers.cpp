@@ -170,8 +170,8 @@ std::string to_string(Level level) {
 }
 
 bool names_link(const std::string& label) {
-  if (label == "XGMI") return true;
-  if (label.size() < 2 || (label.compare(0, 2, "NV") != 0 && label.compare(0, 2, "MX") != 0)) return false;
+  if (label == "XGMI" || label == "MX") return true;
+  if (label.size() < 3 || (label.compare(0, 2, "NV") != 0 && label.compare(0, 2, "MX") != 0)) return false;
   return std::all_of(label.begin() + 2, label.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 

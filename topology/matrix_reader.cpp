@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kMaxCpu = 1 << 16;
 constexpr int kMaxNuma = 1 << 12;
+constexpr int kMaxLinks = 64;                    // NVLink 5 has 18 a GPU
 constexpr std::size_t kMaxBytes = std::size_t(8) << 20;
 constexpr std::size_t kMaxRemarks = 1000;
 
@@ -86,7 +87,13 @@ class Builder {
   bool is_gpu(std::size_t i) const { return devices_[i].gpu >= 0; }
 
   static bool known(const std::string& label) {
-    return names_link(label) || names_socket_crossing(label) || label == "NODE" || label == "PHB" || label == "PXB" || label == "PIX" || label == "PCIE";
+    if (names_link(label)) return links_of(label) > 0;
+    return names_socket_crossing(label) || label == "NODE" || label == "PHB" || label == "PXB" || label == "PIX" || label == "PCIE";
+  }
+  // "NV4": 4, "XGMI": 1, "NV0" and "NV999": 0, which no GPU has.
+  static int links_of(const std::string& label) {
+    if (label == "XGMI" || label == "MX") return 1;
+    return parse_number(label.substr(2), kMaxLinks + 1).value_or(0);
   }
   static int distance(const std::string& label) {
     const std::vector<std::string> order = {"PIX", "PXB", "PHB", "NODE"};
@@ -95,7 +102,7 @@ class Builder {
 
   static bool farther(const std::string& a, const std::string& b) {
     if (!names_link(a) || !names_link(b)) return distance(a) > distance(b);
-    return parse_number(a.substr(2), 1000).value_or(1) < parse_number(b.substr(2), 1000).value_or(1);
+    return links_of(a) < links_of(b);
   }
 
   // A cell that is missing is what its mirror says; of two that differ the farther is taken.
@@ -295,7 +302,7 @@ class Builder {
     link.a = vertex_[i];
     link.b = vertex_[j];
     link.kind = cell(i, j) == "XGMI" ? LinkKind::xgmi : LinkKind::nvlink;
-    if (cell(i, j).size() > 2) link.count = parse_number(cell(i, j).substr(2), 1000).value_or(1);
+    link.count = links_of(cell(i, j));
     graph_.links.push_back(link);
   }
 

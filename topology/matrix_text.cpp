@@ -13,7 +13,7 @@ namespace {
 bool digits(const std::string& text) { return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }); }
 
 bool is_label(const std::string& word) {
-  static const std::set<std::string> kPlain = {"X", "SYS", "SOC", "NODE", "PHB", "PXB", "PIX", "PXN", "N/A", "XGMI", "PCIE"};
+  static const std::set<std::string> kPlain = {"X", "SYS", "SOC", "NODE", "PHB", "PXB", "PIX", "PXN", "N/A", "XGMI", "PCIE", "MX"};
   return kPlain.count(word) != 0 || (word.size() > 2 && (word.rfind("NV", 0) == 0 || word.rfind("MX", 0) == 0) && digits(word.substr(2)));
 }
 
@@ -120,7 +120,8 @@ class NvidiaParser {
     if (header_.names.size() > kMaxMatrixDevices) return wrong(line, fmt::format("{} columns; expected at most {}", header_.names.size(), kMaxMatrixDevices));
     std::set<std::string> seen;
     for (const std::string& name : header_.names) {
-      if (!seen.insert(name).second) return wrong(line, fmt::format("column {:.40} occurs twice; expected each device once", name));
+      const std::string as_one = gpu_number(name) ? fmt::format("GPU{}", *gpu_number(name)) : name;       // GPU07 is GPU7
+      if (!seen.insert(as_one).second) return wrong(line, fmt::format("column {:.40} occurs twice; expected each device once", name));
       MatrixText::Device device;
       device.name = name;
       device.gpu = gpu_number(name).value_or(-1);

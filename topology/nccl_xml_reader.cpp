@@ -229,17 +229,18 @@ class Reader {
     bool stated = false;
     for (const Cpu& cpu : cpus) {
       if (cpu.numa >= 0 && seen.insert(cpu.numa).second) facts.push_back(cpu.facts);
-      stated = stated || cpu.socket_logical >= 0;
+      stated = stated || cpu.node.attribute("tutti_socket_index");
     }
     std::map<int, int> logical;     // by NUMA node
     std::map<int, int> os;          // by logical index
     if (stated) {
       for (const Cpu& cpu : cpus) {
-        if (cpu.socket_logical < 0 || cpu.socket_logical > 1024) continue;
+        if (cpu.numa < 0 || cpu.socket_logical < 0 || cpu.socket_logical > 1024) continue;
         logical[cpu.numa] = cpu.socket_logical;
         os[cpu.socket_logical] = cpu.socket;
         basis_ = cpu.basis;
       }
+      for (int p = os.empty() || basis_.empty() ? 0 : os.rbegin()->first; p > 0; --p) os.emplace(p - 1, -1);      // a guess has all of them
     } else {
       const PackageGuess guess = guess_packages(facts);
       for (std::size_t i = 0; i < guess.package.size(); ++i) logical[facts[i].os_index] = guess.package[i];

@@ -138,7 +138,7 @@ class Writer {
 
   void write_net(pugi::xml_node nic, int vertex) {
     pugi::xml_node net = nic.append_child("net");
-    set(net, "name", names_of(at(vertex)).front());
+    if (!at(vertex).pci || !at(vertex).verbs_names.empty() || !at(vertex).net_names.empty()) set(net, "name", names_of(at(vertex)).front());
     set(net, "dev", std::to_string(at(vertex).index));
     set(net, "port", at(vertex).verbs_names.empty() ? "0" : "1");
     for (const Link& link : graph_.links)
@@ -151,8 +151,9 @@ class Writer {
     for (std::size_t v = 0; v < graph_.vertices.size(); ++v) {
       const Vertex& vertex = graph_.vertices[v];
       const bool top = is_device(vertex.kind) && vertex.parent >= 0 && !is_device(at(vertex.parent).kind);
-      const bool listed = vertex.kind == VertexKind::gpu || vertex.kind == VertexKind::nic || vertex.kind == VertexKind::pci_bridge || vertex.kind == VertexKind::host_bridge;
-      if (!top || !listed || written_.count(int(v)) != 0 || graph_.ancestor(int(v), VertexKind::numa) >= 0) continue;
+      // Ends of links that the source did not list have no class: the links name them.
+      const bool end = (vertex.kind == VertexKind::accelerator || vertex.kind == VertexKind::gpu_switch) && (!vertex.pci || vertex.pci->device_class == 0);
+      if (!top || end || written_.count(int(v)) != 0 || graph_.ancestor(int(v), VertexKind::numa) >= 0) continue;
       if (!cpu) {
         cpu = system.append_child("cpu");
         set(cpu, "numaid", "-1");

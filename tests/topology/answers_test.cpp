@@ -106,8 +106,8 @@ TEST(Answers, NicsAreNearUpToThePackageAndOnlyWithAPciDevice) {
 }
 
 TEST(Answers, LinkLabels) {
-  for (const char* link : {"NV1", "NV18", "XGMI", "MX2"}) EXPECT_TRUE(names_link(link)) << link;
-  for (const char* not_a_link : {"NODE", "SYS", "X", "", "N", "NVx", "PIX"}) EXPECT_FALSE(names_link(not_a_link)) << not_a_link;
+  for (const char* link : {"NV1", "NV18", "XGMI", "MX2", "MX"}) EXPECT_TRUE(names_link(link)) << link;
+  for (const char* not_a_link : {"NODE", "SYS", "X", "", "N", "NV", "NVx", "PIX"}) EXPECT_FALSE(names_link(not_a_link)) << not_a_link;
 }
 
 TEST(Answers, AnEmptyGraphAndASingleGpuHaveAnswers) {

@@ -96,6 +96,14 @@ TEST(Matrix, UnknownAndContradictingLabelsAreDistrusted) {
   EXPECT_EQ(d["groups_by_numa"], json({{0, 1}, {2, 3}}));
 }
 
+TEST(Matrix, LinksThatNoGpuHasAreUnknownLabels) {
+  const Result<Graph> graph = read_matrix("\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV0\tMX\nGPU1\tNV0\t X \tNV999\nGPU2\tMX\tNV999\t X \n", "m");
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  ASSERT_EQ(graph->links.size(), 1u);
+  EXPECT_EQ(graph->links[0].count, 1);
+  EXPECT_EQ(graph->distrusted.size(), 4u);
+}
+
 TEST(Matrix, ANumaNodeIsBelievedAboveSys) {
   const Graph graph = graph_of("sys-in-one-node.txt");
   EXPECT_EQ(graph.distrusted.size(), 1u);
