@@ -85,7 +85,13 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
   std::uint32_t quiet = 0;
   const std::uint32_t looks = looks_for_a_clock();
   while (!operation.complete() && !stopping_) {
-    if (progress()) {
+    const bool moved = progress();
+    if (!callbacks_.empty()) {          // what is waited for may complete by one
+      held.unlock();
+      run_callbacks();
+      held = lock();
+    }
+    if (moved) {
       quiet = 0;
       continue;
     }

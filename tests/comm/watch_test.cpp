@@ -1,3 +1,4 @@
+// Watch: reasoning over what ranks say; Word: its encoding.
 #include "comm/watch.h"
 
 #include <gtest/gtest.h>
