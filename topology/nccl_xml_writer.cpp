@@ -25,7 +25,7 @@ class Writer {
   Result<std::string> write() {
     for (const int gpu : graph_.all(VertexKind::gpu))
       if (!at(gpu).pci) return Status(Code::unsupported, fmt::format("{}: {} has no PCI address, which NCCL's XML needs; a matrix does not tell it", graph_.source, at(gpu).name));
-    if (graph_.all(VertexKind::numa).empty() && !graph_.all(VertexKind::gpu).empty())
+    if (graph_.all(VertexKind::numa).empty())
       return Status(Code::unsupported, fmt::format("{}: no NUMA node is known, which NCCL's XML hangs devices below", graph_.source));
     pugi::xml_node system = document_.append_child("system");
     set(system, "version", graph_.version.empty() ? "1" : graph_.version);
@@ -88,7 +88,7 @@ class Writer {
     }
     pugi::xml_node pci = parent.append_child("pci");
     set(pci, "busid", to_string(v.pci->address));
-    const std::uint16_t device_class = v.kind == VertexKind::pci_bridge && v.pci->device_class == 0 ? 0x0604 : v.pci->device_class;
+    const std::uint16_t device_class = v.kind == VertexKind::pci_bridge && v.pci->device_class >> 8 != 0x06 ? 0x0604 : v.pci->device_class;
     if (device_class != 0) set(pci, "class", fmt::format("0x{:04x}00", device_class));
     if (v.pci->vendor != 0) set(pci, "vendor", fmt::format("0x{:04x}", v.pci->vendor));
     if (v.pci->device != 0) set(pci, "device", fmt::format("0x{:04x}", v.pci->device));
@@ -127,9 +127,10 @@ class Writer {
 
   // All NICs of one function, which may be several ports. A file without any name stays one without <net>.
   void write_nets(pugi::xml_node pci, int vertex) {
-    bool names = false;
-    for (const int nic : graph_.all(VertexKind::nic)) names = names || (at(nic).pci && (!at(nic).verbs_names.empty() || !at(nic).net_names.empty()));
-    if (!names) return;
+    bool nets = false;              // a name, or a function that only its <net> shows to be a NIC
+    for (const int nic : graph_.all(VertexKind::nic))
+      nets = nets || (at(nic).pci && (!at(nic).verbs_names.empty() || !at(nic).net_names.empty() || at(nic).pci->device_class >> 8 != 0x02));
+    if (!nets) return;
     pugi::xml_node nic = pci.append_child("nic");
     write_net(nic, vertex);
     for (const int other : children_[std::size_t(at(vertex).parent)])
