@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -85,6 +86,7 @@ Result<std::string> run_program(const std::vector<std::string>& arguments, std::
     dup2(nothing, 0);
     dup2(out, 1);
     dup2(out, 2);
+    setenv("LC_ALL", "C", 1);
     execvp(list[0], list.data());
     return errno == ENOENT ? 127 : 126;
   }, limit, most);

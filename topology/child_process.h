@@ -15,7 +15,7 @@ namespace tutti::topology {
 // other than 0, or wrote more than `most` bytes. `what` is what messages call it.
 Result<std::string> run_in_child(const std::string& what, const std::function<int(int)>& work, std::chrono::milliseconds limit, std::size_t most);
 
-// Another program by its name in PATH, its output and errors together.
+// Another program by its name in PATH, its output and errors together, in English.
 Result<std::string> run_program(const std::vector<std::string>& arguments, std::chrono::milliseconds limit, std::size_t most);
 
 }  // namespace tutti::topology

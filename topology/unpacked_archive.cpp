@@ -31,10 +31,11 @@ Status check_entry(const std::string& file, const std::string& line, unsigned lo
   std::istringstream words(line);
   std::string mode, owner, date, time, name;
   unsigned long long size = 0;
-  if (!(words >> mode >> owner >> size >> date >> time)) return Status(Code::invalid_argument, fmt::format("{}: expected a tar archive, tar says \"{:.200}\"", file, line));
+  const bool entry = words >> mode && mode.size() >= 10;
+  if (entry && std::string("-dlh").find(mode[0]) == std::string::npos)
+    return Status(Code::invalid_argument, fmt::format("{}: expected files, folders and links, found a device or pipe: {}", file, line.substr(line.find_last_of(' ') + 1)));
+  if (!entry || !(words >> owner >> size >> date >> time)) return Status(Code::invalid_argument, fmt::format("{}: expected a tar archive, tar says \"{:.200}\"", file, line));
   std::getline(words >> std::ws, name);
-  if (std::string("-dlh").find(mode[0]) == std::string::npos)
-    return Status(Code::invalid_argument, fmt::format("{}: expected files, folders and links, found a device or pipe: {}", file, name));
   if (climbs(name.substr(0, name.find(mode[0] == 'h' ? " link to " : " -> "))))
     return Status(Code::invalid_argument, fmt::format("{}: expected names inside of the archive, found {}", file, name));
   if ((bytes += size) > kMaxBytes) return Status(Code::invalid_argument, fmt::format("{}: more than {} MB, expected a snapshot of /sys", file, kMaxBytes >> 20));
@@ -43,7 +44,7 @@ Status check_entry(const std::string& file, const std::string& line, unsigned lo
 
 // Bytes on disk that the archive needs, at most.
 Result<unsigned long long> check_listing(const std::string& file) {
-  const Result<std::string> listing = run_program({"tar", "-t", "-v", "-f", file}, kLimit, kMaxListing);
+  const Result<std::string> listing = run_program({"tar", "-t", "-v", "-P", "-f", file}, kLimit, kMaxListing);
   if (!listing) return Status(listing.status().code(), fmt::format("{}: {}", file, listing.status().text()));
   std::istringstream lines(*listing);
   unsigned long long bytes = 0;
