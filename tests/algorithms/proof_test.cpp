@@ -11,9 +11,14 @@ namespace {
 class Proofs : public testing::TestWithParam<const Generator*> {};
 
 std::vector<int> rank_counts() {
-  std::vector<int> counts;
-  for (int p = 1; p <= 64; ++p) counts.push_back(p);
-  for (int p : {100, 127, 128}) counts.push_back(p);
+#if defined(__SANITIZE_ADDRESS__)      // what is wrong with memory shows early; the proofs themselves are made without
+  const int highest = 20;
+  std::vector<int> counts = {33};
+#else
+  const int highest = 64;
+  std::vector<int> counts = {100, 127, 128};
+#endif
+  for (int p = 1; p <= highest; ++p) counts.push_back(p);
   return counts;
 }
 
