@@ -1,5 +1,9 @@
 #include "algorithms/checker.h"
 
+#include <map>
+
+#include "algorithms/borders.h"
+
 #include <algorithm>
 #include <fmt/format.h>
 #include <numeric>
@@ -28,6 +32,11 @@ class Proof {
     return verdict_.cost;
   }
 
+  std::vector<Border> crossings() {
+    if (!layout() || !well_formed() || !matched() || !ordered()) return {};
+    return crossed();
+  }
+
   Verdict proof() {
     verdict_.canonical = verdict_.same_bits = true;
     if (layout() && well_formed() && matched() && ordered() && evaluated() && meant()) counted();
@@ -44,6 +53,7 @@ class Proof {
   bool meets(std::uint32_t sender, std::uint32_t receiver);
   void order_rank(std::uint32_t rank);
   bool ordered();
+  int outermost(std::uint32_t node) const;
   bool no_cycle(const std::vector<std::uint32_t>& waiting);
   bool evaluated();
   bool read(std::uint32_t number, const Chunks& chunks, std::uint32_t index, std::uint32_t& value);
@@ -52,6 +62,7 @@ class Proof {
   bool meant();
   bool output_is_meant(std::uint32_t rank, std::uint32_t index);
   void counted();
+  std::vector<Border> crossed();
 
   const Step& step(std::uint32_t number) const {
     return schedules_[rank_of_[number]].steps[number - first_[rank_of_[number]]];
@@ -86,10 +97,12 @@ class Proof {
   std::vector<std::uint32_t> sent_at_;           // by step number: where its own begin in sent_by_
   struct Edge {                                  // step numbers
     std::uint32_t before, after;
+    bool data;                                   // `after` needs what `before` has written; else it only may not come first
   };
   std::vector<Edge> edges_;
   std::vector<std::uint32_t> order_;                  // nodes, topologically
   std::vector<std::uint32_t> depth_;                  // by node: messages on the longest chain to it, itself included
+  std::vector<std::uint64_t> chain_;                  // the same by border, of data alone: 16 bits each, the outermost on top
   std::vector<std::vector<std::uint32_t>> members_;   // by node
   Sums sums_;
   std::vector<std::vector<std::uint32_t>> values_;   // by rank and place
@@ -236,8 +249,8 @@ bool Proof::matched() {
 void Proof::order_rank(std::uint32_t rank) {
   std::vector<std::uint32_t> lane(2 * ranks_, kNoStep), writer(places_[rank].count(), kNoStep);
   std::vector<std::vector<std::uint32_t>> readers(places_[rank].count());
-  const auto wait_for = [&](std::uint32_t before, std::uint32_t after) {
-    if (before != kNoStep && before != after) edges_.push_back({before, after});
+  const auto wait_for = [&](std::uint32_t before, std::uint32_t after, bool data = false) {
+    if (before != kNoStep && before != after) edges_.push_back({before, after, data});
   };
   for (std::uint32_t number = first_[rank]; number < first_[rank + 1]; ++number) {
     const Step& s = step(number);
@@ -247,12 +260,12 @@ void Proof::order_rank(std::uint32_t rank) {
     }
     for (std::uint32_t i = 0; i < s.source.count; ++i) {
       const std::uint32_t at = place(rank, s.source, i);
-      wait_for(writer[at], number);
+      wait_for(writer[at], number, true);
       readers[at].push_back(number);
     }
     for (std::uint32_t i = 0; i < s.target.count; ++i) {
       const std::uint32_t at = place(rank, s.target, i);
-      wait_for(writer[at], number);
+      wait_for(writer[at], number, true);
       for (std::uint32_t reader : readers[at]) wait_for(reader, number);
       readers[at].clear();
       writer[at] = number;
@@ -274,22 +287,40 @@ bool Proof::ordered() {
   }
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
   std::vector<std::uint32_t> next(edges_.size()), fill(begin.begin(), begin.end() - 1);
-  for (const Edge& edge : edges_) next[fill[root_of(edge.before)]++] = root_of(edge.after);
+  std::vector<bool> data(edges_.size());
+  for (const Edge& edge : edges_) {
+    const std::uint32_t at = fill[root_of(edge.before)]++;
+    next[at] = root_of(edge.after);
+    data[at] = edge.data;
+  }
   members_.resize(steps);
   for (std::uint32_t number = 0; number < steps; ++number) members_[root_of(number)].push_back(number);
   depth_.assign(steps, 0);
+  chain_.assign(steps, 0);
   for (std::uint32_t node = 0; node < steps; ++node) {
     if (node_[node] == node && waiting[node] == 0) order_.push_back(node);
   }
   for (std::size_t done = 0; done < order_.size(); ++done) {
     const std::uint32_t node = order_[done];
-    if (!step(node).peers.empty()) ++depth_[node];
+    if (!step(node).peers.empty()) {
+      ++depth_[node];
+      chain_[node] += std::uint64_t(1) << 16 * (kMaxLevels - outermost(node));
+    }
     for (std::uint32_t i = begin[node]; i < begin[node + 1]; ++i) {
       depth_[next[i]] = std::max(depth_[next[i]], depth_[node]);
+      if (data[i]) chain_[next[i]] = std::max(chain_[next[i]], chain_[node]);
       if (--waiting[next[i]] == 0) order_.push_back(next[i]);
     }
   }
   return no_cycle(waiting);
+}
+
+// The outermost border that a message of the node crosses.
+int Proof::outermost(std::uint32_t node) const {
+  int level = int(request_.levels.size());
+  for (const std::uint32_t number : members_[node])
+    for (const int peer : step(number).peers) level = std::min(level, border_between(request_, int(rank_of_[number]), peer));
+  return level;
 }
 
 // Nodes that still wait lie on a cycle or behind one: walk backwards until a node comes again, then tell the cycle.
@@ -440,6 +471,29 @@ void Proof::counted() {
   }
 }
 
+std::vector<Border> Proof::crossed() {
+  const std::size_t levels = request_.levels.size();
+  std::vector<Border> out(levels + 1);
+  const double chunk = 1.0 / Places::chunks_of_n(request_, schedules_[0]);
+  const std::uint64_t longest = chain_.empty() ? 0 : *std::max_element(chain_.begin(), chain_.end());
+  for (std::size_t level = 0; level <= levels; ++level) {
+    out[level].hops = int(longest >> 16 * (kMaxLevels - level) & 0xffff);
+    std::map<int, double> leaving;
+    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+      int messages = 0;
+      for (const Step& s : schedules_[rank].steps) {
+        if (s.kind != StepKind::send) continue;
+        const auto crossing = std::count_if(s.peers.begin(), s.peers.end(), [&](int peer) { return border_between(request_, int(rank), peer) == int(level); });
+        messages += int(crossing);
+        leaving[level < levels ? request_.levels[level][rank] : int(rank)] += double(s.source.count) * double(crossing) * chunk;
+      }
+      out[level].messages = std::max(out[level].messages, messages);
+    }
+    for (const auto& [group, bytes] : leaving) out[level].bytes = std::max(out[level].bytes, bytes);
+  }
+  return out;
+}
+
 }  // namespace
 
 Verdict check(const Request& request, std::span<const Schedule> schedules, const std::vector<bool>& in_place) {
@@ -459,6 +513,10 @@ Verdict check(const Request& request, const std::function<Schedule(int rank)>& s
 
 Verdict check(const Request& request, const Generator& generator) {
   return check(request, [&](int rank) { return generator.generate(request, rank); });
+}
+
+std::vector<Border> count_borders(const Request& request, std::span<const Schedule> schedules) {
+  return Proof(request, schedules, {}).crossings();
 }
 
 Cost count(const Request& request, std::span<const Schedule> schedules) {

@@ -1,20 +1,25 @@
 // Rings: each rank sends to one neighbour and hears from the other. Bandwidth-optimal for large vectors, p-1 rounds a
-// half. Two directions carry two slices at once where links are full duplex in both directions.
+// half. Where ranks lie in groups, the ring goes through group after group, so that it crosses their borders the fewest times.
+// Two directions carry two slices at once where links are full duplex in both directions.
+#include "algorithms/borders.h"
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
 namespace {
 
-// One rank on one ring: data moves by `way` (+1 or -1) and concerns one slice of each block.
+// One rank on one ring: data moves by `way` (+1 or -1) and concerns one slice of each block. Places on the ring are numbered;
+// `order` says who sits there (empty: the rank of that number), so that groups sit together.
 struct Track {
   const Request& request;
-  int rank, way, slices, slice;
+  const std::vector<int>& order;
+  int place, way, slices, slice;
 
   int rank_count() const { return request.rank_count; }
-  int next() const { return wrap(rank + way, rank_count()); }
-  int prev() const { return wrap(rank - way, rank_count()); }
-  int block(int hops_back) const { return wrap(rank - way * hops_back, rank_count()); }
+  int at(int where) const { return order.empty() ? wrap(where, rank_count()) : order[std::size_t(wrap(where, rank_count()))]; }
+  int next() const { return at(place + way); }
+  int prev() const { return at(place - way); }
+  int block(int hops_back) const { return at(place - way * hops_back); }
   int chunk(int hops_back) const { return block(hops_back) * slices + slice; }
 };
 
@@ -77,7 +82,9 @@ class Ring final : public Family {
     Schedule out;
     out.blocks = std::uint32_t(p);
     out.slices = std::uint32_t(slices_);
-    const Track tracks[] = {{request, rank, 1, slices_, 0}, {request, rank, -1, slices_, 1}};
+    const std::vector<int> order = nested_order(request);
+    const int place = order.empty() ? rank : int(std::find(order.begin(), order.end(), rank) - order.begin());
+    const Track tracks[] = {{request, order, place, 1, slices_, 0}, {request, order, place, -1, slices_, 1}};
     int previous[2] = {0, 0};
     for (int k = 0; k < p - 1; ++k) {
       for (int t = 0; t < slices_; ++t) {

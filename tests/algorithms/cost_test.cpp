@@ -3,6 +3,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sstream>
+#include "algorithms/borders.h"
 #include "algorithms/checker.h"
 #include "algorithms/steps.h"
 #include "tests/algorithms/requests.h"
@@ -125,6 +126,47 @@ TEST(Costs, hierarchical_is_canonical_for_aligned_groups) {
     EXPECT_FALSE(generator.canonical(request_for(what, 12, {grouped(12, {3})})));
     EXPECT_FALSE(generator.canonical(request_for(what, 8, {{0, 1, 0, 1, 0, 1, 0, 1}})));   // dealt out in turn
   }
+}
+
+// Closed forms against what the schedules say, for every generator over groups in groups.
+TEST(Borders, closed_forms_are_what_the_schedules_do) {
+  for (const int p : {2, 3, 5, 6, 8, 12, 17}) {
+    for (const Generator* generator : generators()) {
+      for (const Collective what : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast}) {
+        for (const Levels& levels : groupings(p)) {
+          const Request request = request_for(what, p, levels);
+          if (!generator->refusal(request).empty()) continue;
+          std::vector<Schedule> schedules;
+          for (int rank = 0; rank < p; ++rank) schedules.push_back(generator->generate(request, rank));
+          const std::vector<Border> said = borders(*generator, request), counted = count_borders(request, schedules);
+          ASSERT_EQ(said.size(), levels.size() + 1);
+          ASSERT_EQ(counted.size(), levels.size() + 1);
+          for (std::size_t level = 0; level < said.size(); ++level) {
+            EXPECT_NEAR(said[level].bytes, counted[level].bytes, 1e-9) << generator->name() << " " << described(request) << " border " << level;
+            EXPECT_EQ(said[level].messages, counted[level].messages) << generator->name() << " " << described(request) << " border " << level;
+            EXPECT_EQ(said[level].hops, counted[level].hops) << generator->name() << " " << described(request) << " border " << level;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The case that people have: two sockets of four, a plain ring of eight goes 7 + 7 hops, two levels at most 3 + 3.
+TEST(Borders, two_sockets_of_four) {
+  const Levels sockets = {grouped(8, {4})};
+  const auto of = [&](const char* name, const Levels& levels) {
+    return borders(*find_generator(name), request_for(Collective::all_reduce, 8, levels));
+  };
+  const auto ring = of("ring", sockets), nested = of("hierarchical", sockets);
+  EXPECT_EQ(ring[0].hops + ring[1].hops, 14);
+  EXPECT_EQ(ring[0].hops, 4);                                 // twice there and back
+  EXPECT_LE(nested[0].hops + nested[1].hops, 6);
+  EXPECT_EQ(nested[0].hops, 2);
+  // Dealt out in turn, the ring still crosses twice a loop.
+  EXPECT_EQ(of("ring", {{0, 1, 0, 1, 0, 1, 0, 1}})[0].hops, 4);
+  EXPECT_EQ(nested_order(request_for(Collective::all_reduce, 8, {{0, 1, 0, 1, 0, 1, 0, 1}})), (std::vector<int>{0, 2, 4, 6, 1, 3, 5, 7}));
+  EXPECT_TRUE(nested_order(request_for(Collective::all_reduce, 8, sockets)).empty());
 }
 
 TEST(Generators, names_are_unique_and_found_and_refusals_say_why) {

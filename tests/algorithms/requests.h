@@ -76,10 +76,9 @@ inline std::vector<Request> requests(const Generator& generator, int rank_count)
     for (int root : roots(what, rank_count)) {
       for (bool in_place : {false, true}) {
         Request request{.collective = what, .rank_count = rank_count, .root = root, .in_place = in_place, .levels = {}};
-        if (generator.name() != "hierarchical") {
-          add(request);
-          continue;
-        }
+        const bool along = generator.name() == "ring" || generator.name() == "bidirectional_ring";
+        if (generator.name() != "hierarchical") add(request);
+        if (generator.name() != "hierarchical" && !along) continue;
         for (const Levels& levels : groupings(rank_count)) {
           request.levels = levels;
           add(request);
