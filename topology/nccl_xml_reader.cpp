@@ -11,6 +11,7 @@
 #include <pugixml.hpp>
 
 #include "topology/describe.h"
+#include "topology/device_kind.h"
 #include "topology/package_guess.h"
 #include "topology/pci_speed.h"
 #include "topology/read.h"
@@ -297,11 +298,11 @@ class Reader {
 
   PciKind kind_of(const pugi::xml_node& node, const PciFunction& pci) const {
     const int base = pci.device_class >> 8;
-    const bool gpu_vendor = pci.vendor == 0 || pci.vendor == 0x10de || pci.vendor == 0x1002 || pci.vendor == 0x8086;
+    const bool computes = pci.vendor == 0 || device_kind(pci) == VertexKind::gpu;      // the maker may be left out
     if (node.child("gpu")) return PciKind::gpu;
     if (node.child("nic") || node.child("net")) return PciKind::nic;
     if (node.child("pci") || base == 0x06) return pci.device_class == 0x0680 && !node.child("pci") ? PciKind::gpu_switch : PciKind::bridge;
-    if (base == 0x03 || base == 0x12) return !has_gpus_ && gpu_vendor ? PciKind::gpu : PciKind::display;
+    if (base == 0x03 || base == 0x12) return !has_gpus_ && computes ? PciKind::gpu : PciKind::display;
     if (base == 0x02) return has_nets_ ? PciKind::accelerator : PciKind::nic;
     return pci.device_class == 0 ? PciKind::unknown : PciKind::accelerator;
   }

@@ -120,7 +120,7 @@ class Writer {
       pugi::xml_node element = gpu.append_child(link.kind == LinkKind::xgmi ? "xgmi" : "nvlink");
       set(element, "target", other.pci ? to_string(other.pci->address) : "fffffff:ffff:ff");
       set(element, "count", std::to_string(link.count));
-      set(element, "tclass", other.kind == VertexKind::gpu_switch ? "0x068000" : other.kind == VertexKind::numa ? "0x068001" : "0x030200");
+      set(element, "tclass", other.kind == VertexKind::gpu_switch ? "0x068000" : !is_device(other.kind) ? "0x068001" : "0x030200");
     }
     for (int i = 1; i < at(vertex).logical_devices; ++i) pci.append_child("gpu");
   }
