@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/socket_address.h"
+#include "topology/place.h"
 
 namespace tutti::comm {
 namespace {
@@ -111,6 +112,9 @@ Joining::Joining(Loop& loop, const JoinRequest& request)
   own_.host = facts.name;
   own_.pid = facts.pid;
   own_.cores = facts.cores;
+  const topology::Place place = topology::parse_place(request.settings.place).value_or(topology::place_of_this_thread());
+  own_.package = place.package;
+  own_.numa = place.numa;
   own_.instance = loop.random();
   own_.version = TUTTI_VERSION_STRING;
   own_.shared_hash = request.settings.shared_hash();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <thread>
 
@@ -11,10 +10,12 @@
 #include "comm/engine.h"
 #include "comm/launch_environment.h"
 #include "comm/member.h"
+#include "comm/placement.h"
 #include "comm/world_directory.h"
 #include "core/log.h"
 #include "core/posix_loop.h"
 #include "kernels/kernels.h"
+#include "topology/place.h"
 
 namespace tutti::comm {
 namespace {
@@ -31,6 +32,8 @@ Result<Settings> settings_of(const Options& options) {
   if (options.init_timeout.count() > 0) settings->init_timeout = options.init_timeout;
   if (!options.job_key.empty()) settings->job_key = options.job_key;
   log::set_level(level_from(settings->log));
+  if (!settings->place.empty() && !topology::parse_place(settings->place))
+    return Status(Code::invalid_argument, fmt::format("TUTTI_PLACE={}: wanted package/NUMA node, such as 1/3, either may be left out", settings->place));
   if (settings->simd.empty()) return settings;
   for (auto level : kernels::simd_levels())
     if (settings->simd == kernels::name_of(level) && kernels::set_simd_level(level)) return settings;
@@ -48,35 +51,6 @@ JobKey key_of(const Settings& settings, const std::vector<std::string>& addresse
   std::string common = job;
   for (const auto& a : addresses) common += "\n" + a;
   return make_job_key(common);
-}
-
-std::vector<int> groups_by_host(const World& world) {
-  std::vector<std::uint64_t> seen;
-  std::vector<int> out;
-  for (const RankInfo& info : world.ranks()) {
-    const auto at = std::find(seen.begin(), seen.end(), info.host_identity);
-    out.push_back(int(at - seen.begin()));
-    if (at == seen.end()) seen.push_back(info.host_identity);
-  }
-  return out;
-}
-
-// From what all ranks know of each other, so that all price alike.
-WireCost wire_cost(const World& world, const std::vector<int>& groups, const Settings& settings) {
-  WireCost cost;
-  const bool tcp = settings.transport == "tcp" || std::any_of(groups.begin(), groups.end(), [](int g) { return g != 0; });
-  if (tcp) {
-    cost.alpha = 10e-6;
-    cost.message = 3e-6;
-    cost.beta = 1 / 2.5e9;
-    cost.shares_writes = false;
-  }
-  std::map<int, int> ranks_on;
-  for (int g : groups) ++ranks_on[g];
-  for (std::size_t r = 0; r < groups.size(); ++r)
-    cost.crowding = std::max(cost.crowding, double(ranks_on[groups[r]]) / std::max(1, world.ranks()[r].cores));
-  if (cost.crowding > 1 && !tcp) cost.alpha = 2e-6;      // a wait gives the core to another rank
-  return cost;
 }
 
 Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
@@ -100,15 +74,12 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   EngineSetup setup;
   setup.settings = settings;
   setup.threaded = threaded;
-  WireCost cost;
-  std::vector<std::vector<int>> levels;
+  Placement placement;
   if (world) {
-    std::vector<int> groups = groups_by_host(*world);
-    cost = wire_cost(*world, groups, settings);
+    placement = place_ranks(world->ranks(), settings);
     setup.world_rank = world->rank();
     setup.world_size = world->rank_count();
     setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;
-    if (std::any_of(groups.begin(), groups.end(), [](int g) { return g != 0; })) levels.push_back(std::move(groups));
     setup.directory = std::make_unique<WorldDirectory>(*loop, std::move(world), settings.init_timeout);
   }
   setup.loop = std::move(loop);
@@ -116,8 +87,8 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   std::iota(everyone.begin(), everyone.end(), 0);
   const int rank = setup.world_rank;
   auto engine = std::make_shared<Engine>(std::move(setup));
-  Planner planner(std::move(*rules), settings.order == "canonical", cost);
-  auto member = std::make_shared<Member>(engine, 0, std::move(everyone), rank, std::move(levels), std::move(planner));
+  Planner planner(std::move(*rules), settings.order == "canonical", std::move(placement.prices));
+  auto member = std::make_shared<Member>(engine, 0, std::move(everyone), rank, std::move(placement.levels), std::move(planner));
   {
     auto held = engine->lock();
     engine->add_member(member);

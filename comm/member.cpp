@@ -431,10 +431,9 @@ Result<Communicator> Member::split(int color, int key) {
   std::vector<std::vector<int>> levels(levels_.size());
   for (int r : members) world.push_back(world_ranks_[std::size_t(r)]);
   for (std::size_t l = 0; l < levels_.size(); ++l) levels[l] = regroup(levels_[l], members);
-  std::erase_if(levels, [](const auto& level) { return std::all_of(level.begin(), level.end(), [](int g) { return g == 0; }); });
   const int rank = int(std::find(members.begin(), members.end(), rank_) - members.begin());
   auto held = engine_->lock();
-  auto member = std::make_shared<Member>(engine_, id, std::move(world), rank, std::move(levels), planner_);
+  auto member = std::make_shared<Member>(engine_, id, std::move(world), rank, std::move(levels), planner_.fresh());
   engine_->add_member(member);
   return handle(std::move(member));
 }

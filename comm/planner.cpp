@@ -91,17 +91,35 @@ Result<std::vector<Planner::Rule>> Planner::parse_rules(const Settings& settings
   return rules;
 }
 
-double Planner::seconds(const algorithms::Cost& cost, std::uint64_t bytes) const {
-  const double moved = cost_.shares_writes ? cost.written : cost.sent;
-  return cost_.crowding * (cost.rounds * cost_.alpha + cost.messages * cost_.message +
-                           double(bytes) * (moved * cost_.beta + cost.reduced * cost_.gamma));
+double Planner::border_seconds(const Card& card, std::size_t border, std::uint64_t bytes) const {
+  const BorderPrice& price = prices_.borders[border];
+  const algorithms::Border& crossing = card.borders[border];
+  double leaving = crossing.bytes;
+  if (border + 1 == card.borders.size() && prices_.shares_writes) leaving = std::min(leaving, card.cost.written);
+  return crossing.hops * price.alpha + crossing.messages * price.message + double(bytes) * leaving * price.beta;
 }
 
-const algorithms::Cost& Planner::card(const algorithms::Generator& generator, const algorithms::Request& request) {
+double Planner::seconds(const Card& card, std::uint64_t bytes) const {
+  double sum = double(bytes) * card.cost.reduced * prices_.gamma;
+  for (std::size_t i = 0; i < card.borders.size(); ++i) sum += border_seconds(card, i, bytes);
+  return sum * prices_.crowding;
+}
+
+std::size_t Planner::limiting_border(const Card& card, std::uint64_t bytes) const {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < card.borders.size(); ++i)
+    if (border_seconds(card, i, bytes) > border_seconds(card, most, bytes)) most = i;
+  return most;
+}
+
+const Planner::Card& Planner::card(const algorithms::Generator& generator, const algorithms::Request& request) {
   const auto key = std::tuple(&generator, request.collective, request.root, request.in_place);
   auto at = cards_.find(key);
-  if (at == cards_.end()) at = cards_.emplace(key, generator.cost(request)).first;
-  return at->second;
+  if (at != cards_.end()) return at->second;
+  Card card{generator.cost(request), {}};
+  if (request.levels.empty()) card.borders = {{card.cost.rounds, card.cost.sent, card.cost.messages}};
+  else card.borders = algorithms::borders(generator, request);
+  return cards_.emplace(key, std::move(card)).first->second;
 }
 
 Result<std::vector<Plan>> Planner::plans(const Question& q) {

@@ -15,18 +15,24 @@
 #include <tutti/status.h>
 #include <vector>
 
+#include "algorithms/borders.h"
 #include "algorithms/generate.h"
 #include "core/config.h"
 
 namespace tutti::comm {
 
-// Of the slowest wire that a schedule uses. Defaults until something is measured.
-struct WireCost {
-  double alpha = 0.4e-6;          // seconds a round
+// Of one border between groups (see algorithms/borders.h); the last is between ranks of an innermost group.
+struct BorderPrice {
+  const char* name = "rank";      // what the groups are: "host", "package", "NUMA node"; "rank"
+  double alpha = 0.4e-6;          // seconds a message on its way
   double message = 0.1e-6;        // seconds of a processor for each message
-  double beta = 1 / 9e9;          // seconds a byte sent
+  double beta = 1 / 9e9;          // seconds a byte that leaves the group; the last: the rank
+};
+
+struct Prices {
+  std::vector<BorderPrice> borders = {BorderPrice{}};   // one more than levels, outermost first
   double gamma = 1 / 12e9;        // seconds a byte reduced
-  bool shares_writes = true;      // a multicast costs one write
+  bool shares_writes = true;      // within innermost groups a multicast costs one write
   double crowding = 1;            // ranks a core, at least 1: how many share each of the above
 };
 
@@ -55,18 +61,30 @@ class Planner {
   // invalid_argument: names the rule and what was wanted.
   static Result<std::vector<Rule>> parse_rules(const Settings& settings);
 
-  Planner(std::vector<Rule> rules, bool canonical, WireCost cost) : rules_(std::move(rules)), canonical_(canonical), cost_(cost) {}
+  Planner(std::vector<Rule> rules, bool canonical, Prices prices) : rules_(std::move(rules)), canonical_(canonical), prices_(std::move(prices)) {}
+  // For other ranks at the same prices.
+  Planner fresh() const { return Planner(rules_, canonical_, prices_); }
   // All candidates, best first. Empty: invalid_argument or unsupported, when a rule cannot be obeyed.
   Result<std::vector<Plan>> plans(const Question& question);
-  double seconds(const algorithms::Cost& cost, std::uint64_t bytes) const;
+
+  // What an algorithm does at each border, and what that costs.
+  struct Card {
+    algorithms::Cost cost;
+    std::vector<algorithms::Border> borders;
+  };
+  double seconds(const Card& card, std::uint64_t bytes) const;
+  // The border that takes the most of it.
+  std::size_t limiting_border(const Card& card, std::uint64_t bytes) const;
+  const Card& card(const algorithms::Generator& generator, const algorithms::Request& request);
+  const Prices& prices() const { return prices_; }
 
  private:
   std::vector<Rule> rules_;
   bool canonical_ = false;
-  WireCost cost_;
-  // Cards are the same for every size, and some take milliseconds to count.
-  const algorithms::Cost& card(const algorithms::Generator& generator, const algorithms::Request& request);
-  std::map<std::tuple<const algorithms::Generator*, Collective, int, bool>, algorithms::Cost> cards_;
+  Prices prices_;
+  double border_seconds(const Card& card, std::size_t border, std::uint64_t bytes) const;
+  // The same for every size; some take milliseconds to count.
+  std::map<std::tuple<const algorithms::Generator*, Collective, int, bool>, Card> cards_;
 };
 
 }  // namespace tutti::comm

@@ -18,6 +18,7 @@ struct RankInfo {
   std::string host;  // for people
   int pid = 0;
   int cores = 1;
+  int package = -1, numa = -1;         // where it runs; -1: not tied to one
   std::uint64_t instance = 0;  // random: tells a second process with this rank from a second attempt
   std::string version;
   std::uint64_t shared_hash = 0;  // Settings

@@ -63,6 +63,7 @@ const Entry kEntries[] = {
     {{"TUTTI_INTERFACE", "names", "", "network interfaces to use: eth0,ib* or ^docker0 or 10.1.0.0/16"},
      &Settings::interface},
     {{"TUTTI_PORT_RANGE", "first-last", "", "ports to listen on; empty: any free one"}, &Settings::port_range},
+    {{"TUTTI_PLACE", "text", "", "where this rank runs, as package/NUMA node (1/3); empty: by its CPU affinity"}, &Settings::place},
     {{"TUTTI_MEMORY_LIMIT", "size", "8M", "memory that the library may keep for a rank, at least 1M"}, &Settings::memory_limit},
     {{"TUTTI_TIMEOUT", "duration", "60s", "no progress inside an operation for so long is a failure; 0: never"},
      &Settings::timeout},

@@ -34,6 +34,7 @@ struct Settings {
   int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library
   bool crc = true;                                    // TUTTI_CRC: CRC32C on TCP frames
   bool check = false;                                 // TUTTI_CHECK
+  std::string place;                                  // TUTTI_PLACE: package/numa of this rank
   ByteCount memory_limit = 8ull << 20;                // TUTTI_MEMORY_LIMIT: bytes that the library keeps for a rank
   std::chrono::milliseconds timeout{60000};           // TUTTI_TIMEOUT: no progress inside an operation; 0 = never
   std::chrono::milliseconds init_timeout{120000};     // TUTTI_INIT_TIMEOUT

@@ -1,0 +1,89 @@
+// Placement: levels from what ranks say of themselves, and what the planner makes of them.
+#include "comm/placement.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::comm {
+namespace {
+
+struct Where {
+  int host, package, numa;
+};
+
+std::vector<RankInfo> ranks_at(const std::vector<Where>& where) {
+  std::vector<RankInfo> ranks;
+  for (const Where& w : where) {
+    RankInfo info;
+    info.rank = int(ranks.size());
+    info.rank_count = int(where.size());
+    info.host_identity = std::uint64_t(w.host) + 100;
+    info.package = w.package;
+    info.numa = w.numa;
+    info.cores = 64;
+    ranks.push_back(info);
+  }
+  return ranks;
+}
+
+using Levels = std::vector<std::vector<int>>;
+
+TEST(Placement, EqualsHaveNoLevels) {
+  const Placement p = place_ranks(ranks_at({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}), {});
+  EXPECT_TRUE(p.levels.empty());
+  EXPECT_EQ(p.prices.borders.size(), 1u);
+}
+
+TEST(Placement, HostsPackagesAndNodesDivide) {
+  const Placement p = place_ranks(ranks_at({{0, 0, 0}, {0, 0, 1}, {0, 1, 2}, {1, 0, 0}, {1, 0, 0}, {1, 1, 1}}), {});
+  EXPECT_EQ(p.levels, (Levels{{0, 0, 0, 1, 1, 1}, {0, 0, 1, 2, 2, 3}, {0, 1, 2, 3, 3, 4}}));
+  ASSERT_EQ(p.prices.borders.size(), 4u);
+  EXPECT_STREQ(p.prices.borders[0].name, "host");
+  EXPECT_STREQ(p.prices.borders[1].name, "package");
+  EXPECT_STREQ(p.prices.borders[2].name, "NUMA node");
+}
+
+TEST(Placement, OneHostWithTwoPackagesKeepsTheHostLevelOutermost) {
+  const Placement p = place_ranks(ranks_at({{0, 0, -1}, {0, 1, -1}, {0, 0, -1}, {0, 1, -1}}), {});
+  EXPECT_EQ(p.levels, (Levels{{0, 0, 0, 0}, {0, 1, 0, 1}}));
+}
+
+TEST(Placement, ARankThatDoesNotKnowItsPlaceLeavesItsHostWhole) {
+  const Placement p = place_ranks(ranks_at({{0, 0, 0}, {0, -1, -1}, {1, 0, 0}, {1, 1, 1}}), {});
+  EXPECT_EQ(p.levels, (Levels{{0, 0, 1, 1}, {0, 0, 1, 2}}));
+}
+
+Planner planner_for(const Placement& placement) { return Planner({}, false, placement.prices); }
+
+std::string best(const Placement& placement, int ranks, std::uint64_t bytes) {
+  Planner planner = planner_for(placement);
+  Question question;
+  question.request = {Collective::all_reduce, ranks, 0, false, placement.levels};
+  question.bytes = bytes;
+  question.reduces = true;
+  return std::string(planner.plans(question)->front().generator->name());
+}
+
+TEST(Placement, SeveralRanksAHostAreServedHierarchically) {
+  const Placement p = place_ranks(ranks_at({{0, -1, -1}, {0, -1, -1}, {0, -1, -1}, {0, -1, -1}, {1, -1, -1}, {1, -1, -1}, {1, -1, -1}, {1, -1, -1}}), {});
+  for (const std::uint64_t bytes : {std::uint64_t(64) << 10, std::uint64_t(1) << 20, std::uint64_t(64) << 20}) EXPECT_EQ(best(p, 8, bytes), "hierarchical") << bytes;
+}
+
+TEST(Placement, PlanningIsQuick) {
+  std::vector<Where> where;
+  for (int r = 0; r < 64; ++r) where.push_back({r / 16, r / 8 % 2, r / 4 % 4});
+  const Placement p = place_ranks(ranks_at(where), {});
+  Planner planner = planner_for(p);
+  Question question;
+  question.request = {Collective::all_reduce, 64, 0, false, p.levels};
+  question.reduces = true;
+  ASSERT_TRUE(planner.plans(question).ok());              // the cards are counted once
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) {
+    question.bytes = 8 + std::uint64_t(i) * 4096;
+    ASSERT_TRUE(planner.plans(question).ok());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2)) << "a hundred new sizes";
+}
+
+}  // namespace
+}  // namespace tutti::comm
