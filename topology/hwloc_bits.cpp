@@ -1,7 +1,7 @@
 // HwlocBits: hwloc's text form of sets. See hwloc_object.h.
+#include <fmt/format.h>
 #include <bit>
 #include <charconv>
-#include <fmt/format.h>
 
 #include "topology/hwloc_object.h"
 
@@ -32,13 +32,15 @@ void HwlocBits::insert(int bit) {
 
 void HwlocBits::add(const HwlocBits& other) {
   if (words.size() < other.words.size()) words.resize(other.words.size(), endless ? ~0u : 0u);
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] |= i < other.words.size() ? other.words[i] : other.endless ? ~0u : 0u;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    words[i] |= i < other.words.size() ? other.words[i] : other.endless ? ~0u : 0u;
   endless = endless || other.endless;
 }
 
 void HwlocBits::keep(const HwlocBits& other) {
   if (endless && other.words.size() > words.size()) words.resize(other.words.size(), ~0u);
-  for (std::size_t i = 0; i < words.size(); ++i) words[i] &= i < other.words.size() ? other.words[i] : other.endless ? ~0u : 0u;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    words[i] &= i < other.words.size() ? other.words[i] : other.endless ? ~0u : 0u;
   endless = endless && other.endless;
   while (!endless && !words.empty() && words.back() == 0) words.pop_back();
 }
@@ -59,13 +61,13 @@ std::optional<HwlocBits> parse_hwloc_bits(const std::string& text) {
     std::string_view word = rest.substr(0, comma);
     more = comma != std::string_view::npos;
     rest.remove_prefix(more ? comma + 1 : rest.size());
-    std::uint32_t value = 0;                       // an empty word between commas is zero
+    std::uint32_t value = 0;  // an empty word between commas is zero
     if (!word.empty()) {
       if (word.substr(0, 2) == "0x") word.remove_prefix(2);
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, 16);
       if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
     } else if (!more && high_first.empty()) {
-      return std::nullopt;                         // no word at all
+      return std::nullopt;  // no word at all
     }
     high_first.push_back(value);
     if (high_first.size() > std::size_t(kMaxHwlocIndex) / 32) return std::nullopt;
@@ -77,7 +79,8 @@ std::optional<HwlocBits> parse_hwloc_bits(const std::string& text) {
 
 std::string to_string(const HwlocBits& bits) {
   std::string out = bits.endless ? "0xf...f" : "";
-  for (auto word = bits.words.rbegin(); word != bits.words.rend(); ++word) out += fmt::format("{}0x{:08x}", out.empty() ? "" : ",", *word);
+  for (auto word = bits.words.rbegin(); word != bits.words.rend(); ++word)
+    out += fmt::format("{}0x{:08x}", out.empty() ? "" : ",", *word);
   return out.empty() ? "0x0" : out;
 }
 

@@ -1,7 +1,8 @@
-// What hwloc's tree means: HwlocTree in, Graph out. The Graph's containment is package, NUMA node, cache, core; hwloc hangs memory beside
-// its tree and devices at the largest object that holds the same CPUs, so both are brought to where they belong here.
-#include <algorithm>
+// What hwloc's tree means: HwlocTree in, Graph out. The Graph's containment is package, NUMA node, cache, core; hwloc
+// hangs memory beside its tree and devices at the largest object that holds the same CPUs, so both are brought to where
+// they belong here.
 #include <fmt/format.h>
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -28,7 +29,8 @@ bool same_place(const HwlocObject& outer, const HwlocObject& inner) {
 
 bool has_numa_node(const HwlocObject& object) {
   if (!object.memory.empty()) return true;
-  return std::any_of(object.children.begin(), object.children.end(), [](const HwlocObject& child) { return has_numa_node(child); });
+  return std::any_of(object.children.begin(), object.children.end(),
+                     [](const HwlocObject& child) { return has_numa_node(child); });
 }
 
 void collect_numa(const HwlocObject& object, std::vector<const HwlocObject*>& out) {
@@ -80,7 +82,8 @@ class Builder {
       v.index = counters_[kind]++;
     }
     for (const char* model : {"CPUModel", "GPUModel"})
-      if (const std::string* text = object.info(model)) v.printed.emplace_back(model, text->substr(0, text->find_last_not_of(' ') + 1));
+      if (const std::string* text = object.info(model))
+        v.printed.emplace_back(model, text->substr(0, text->find_last_not_of(' ') + 1));
     graph_.vertices.push_back(std::move(v));
     const int id = int(graph_.vertices.size()) - 1;
     if (object.number != 0) by_number_.emplace(object.number, id);
@@ -90,14 +93,15 @@ class Builder {
 
   int package(const HwlocObject& object, int parent) {
     const int id = add(object, VertexKind::package, parent, fmt::format("package {}", counters_[VertexKind::package]));
-    if (at(id).os_index < 0) at(id).os_index = at(id).index;       // -1 would say that it was inferred
+    if (at(id).os_index < 0) at(id).os_index = at(id).index;  // -1 would say that it was inferred
     if (const std::string* vendor = object.info("CPUVendor")) vendors_[id] = *vendor;
     return id;
   }
 
   int numa(const HwlocObject& object, int parent) {
     const int id = add(object, VertexKind::numa, parent, fmt::format("NUMA node {}", object.os_index));
-    if (!numa_seen_.insert(object.os_index).second) distrust(fmt::format("NUMA node {} is there twice", object.os_index));
+    if (!numa_seen_.insert(object.os_index).second)
+      distrust(fmt::format("NUMA node {} is there twice", object.os_index));
     return id;
   }
 
@@ -106,7 +110,8 @@ class Builder {
     std::vector<const HwlocObject*> nodes;
     for (auto object = chain.rbegin(); object != chain.rend(); ++object) collect_numa(**object, nodes);
     const HwlocObject* holder = nullptr;
-    const bool below = std::any_of(chain.back()->children.begin(), chain.back()->children.end(), [](const auto& c) { return has_numa_node(c); });
+    const bool below = std::any_of(chain.back()->children.begin(), chain.back()->children.end(),
+                                   [](const auto& c) { return has_numa_node(c); });
     for (const HwlocObject* node : nodes)
       if (!below && holder == nullptr && (!node->cpus.empty() || chain.back()->cpus.empty())) holder = node;
     int inside = parent;
@@ -119,7 +124,8 @@ class Builder {
 
   void place(const HwlocObject& object, int parent) {
     std::vector<const HwlocObject*> chain = {&object};
-    while (holds_others(*chain.back()) && chain.back()->children.size() == 1 && same_place(*chain.back(), chain.back()->children[0]))
+    while (holds_others(*chain.back()) && chain.back()->children.size() == 1 &&
+           same_place(*chain.back(), chain.back()->children[0]))
       chain.push_back(&chain.back()->children[0]);
     int inside = parent;
     if (parent < 0) inside = add(object, VertexKind::machine, -1, "machine");
@@ -129,10 +135,12 @@ class Builder {
     const HwlocObject& last = *chain.back();
     if (last.type == HwlocType::cache && last.cache_type != 2)
       inside = add(last, VertexKind::cache, inside, fmt::format("L{} {}", last.cache_depth, bytes_text(last.bytes)));
-    if (last.type == HwlocType::core) inside = add(last, VertexKind::core, inside, fmt::format("core {}", counters_[VertexKind::core]));
+    if (last.type == HwlocType::core)
+      inside = add(last, VertexKind::core, inside, fmt::format("core {}", counters_[VertexKind::core]));
     if (last.type == HwlocType::pu) {
       inside = add(last, VertexKind::pu, inside, fmt::format("PU {}", last.os_index));
-      if (!pus_seen_.insert(last.os_index).second) distrust(fmt::format("line {}: PU {} is there twice", last.line, last.os_index));
+      if (!pus_seen_.insert(last.os_index).second)
+        distrust(fmt::format("line {}: PU {} is there twice", last.line, last.os_index));
     }
     for (const HwlocObject* o : chain)
       for (const HwlocObject& device : o->devices) place_device(device, inside);
@@ -142,7 +150,8 @@ class Builder {
   static bool of_interest(const HwlocObject& o) {
     if (o.pci && o.type == HwlocType::pci_device && device_kind(*o.pci)) return true;
     if (o.type == HwlocType::os_device && HwlocMarks::kind(o)) return true;
-    return HwlocMarks::kind(o) || std::any_of(o.devices.begin(), o.devices.end(), [](const HwlocObject& d) { return of_interest(d); });
+    return HwlocMarks::kind(o) ||
+           std::any_of(o.devices.begin(), o.devices.end(), [](const HwlocObject& d) { return of_interest(d); });
   }
 
   void place_device(const HwlocObject& o, int parent) {
@@ -152,7 +161,8 @@ class Builder {
       if (o.pci) pci_link(o, id);
       for (const HwlocObject& below : o.devices) place_device(below, id);
       if (o.pci && emulated(*o.pci) && std::count_if(o.devices.begin(), o.devices.end(), of_interest) > 1)
-        distrust(fmt::format("bridge {} is made up by a hypervisor: what hangs below need not share a switch", to_string(o.pci->address)));
+        distrust(fmt::format("bridge {} is made up by a hypervisor: what hangs below need not share a switch",
+                             to_string(o.pci->address)));
     } else if (o.type == HwlocType::pci_device) {
       place_function(o, parent);
     } else if (o.type == HwlocType::os_device) {
@@ -163,8 +173,9 @@ class Builder {
   void place_function(const HwlocObject& o, int parent) {
     const std::optional<VertexKind> marked = HwlocMarks::kind(o), kind = marked ? marked : device_kind(*o.pci);
     if (!kind) return;
-    if (!addresses_.insert(o.pci->address).second && !marked)     // marked: two ports of one function, as NCCL has them
-      return distrust(fmt::format("line {}: PCI function {} is there twice, the second is left out", o.line, to_string(o.pci->address)));
+    if (!addresses_.insert(o.pci->address).second && !marked)  // marked: two ports of one function, as NCCL has them
+      return distrust(fmt::format("line {}: PCI function {} is there twice, the second is left out", o.line,
+                                  to_string(o.pci->address)));
     const int id = add(o, *kind, parent, to_string(o.pci->address));
     locate(id);
     if (*kind == VertexKind::nic) add_names(id, o);
@@ -174,7 +185,8 @@ class Builder {
       if (device.number != 0) by_number_.emplace(device.number, id);
     if (!o.devices.empty() && *kind == VertexKind::gpu && at(id).printed.empty())
       for (const HwlocObject& device : o.devices)
-        if (const std::string* model = device.info("GPUModel"); model && at(id).printed.empty()) at(id).printed.emplace_back("GPUModel", *model);
+        if (const std::string* model = device.info("GPUModel"); model && at(id).printed.empty())
+          at(id).printed.emplace_back("GPUModel", *model);
   }
 
   // A network interface without a PCI function (paravirtual, USB): there, and never near anything.
@@ -207,10 +219,13 @@ class Builder {
   void add_names(int nic, const HwlocObject& function) {
     for (const HwlocObject& device : function.devices) add_name(nic, device);
     const Vertex& v = at(nic);
-    at(nic).name = !v.verbs_names.empty() ? v.verbs_names[0] : !v.net_names.empty() ? v.net_names[0] : to_string(v.pci->address);
+    at(nic).name = !v.verbs_names.empty() ? v.verbs_names[0]
+                   : !v.net_names.empty() ? v.net_names[0]
+                                          : to_string(v.pci->address);
   }
 
-  // How many devices one driver makes of a function: ze0 and ze1 are two tiles, cuda0 and nvml0 are one device under two names.
+  // How many devices one driver makes of a function: ze0 and ze1 are two tiles, cuda0 and nvml0 are one device under
+  // two names.
   static int logical_devices(const HwlocObject& function) {
     std::map<std::string, int> count;
     int most = 1;
@@ -226,11 +241,15 @@ class Builder {
     const double speed = o.link_gigabytes;
     if (speed <= 0) return;
     const Vertex& v = at(id);
-    const bool fast = v.kind == VertexKind::gpu || v.kind == VertexKind::gpu_switch || (v.kind == VertexKind::nic && !v.verbs_names.empty());
+    const bool fast = v.kind == VertexKind::gpu || v.kind == VertexKind::gpu_switch ||
+                      (v.kind == VertexKind::nic && !v.verbs_names.empty());
     const std::string address = to_string(o.pci->address);
-    if (speed > kMostPciGigabytes) return distrust(fmt::format("{}: PCI link of {} GB/s, more than any carries", address, speed));
-    if (fast && speed < kLeastGpuGigabytes) return distrust(fmt::format("{}: PCI link of {} GB/s, as virtual machines report it", address, speed));
-    if (emulated(*o.pci)) return distrust(fmt::format("{}: PCI link of {} GB/s of a bridge made up by a hypervisor", address, speed));
+    if (speed > kMostPciGigabytes)
+      return distrust(fmt::format("{}: PCI link of {} GB/s, more than any carries", address, speed));
+    if (fast && speed < kLeastGpuGigabytes)
+      return distrust(fmt::format("{}: PCI link of {} GB/s, as virtual machines report it", address, speed));
+    if (emulated(*o.pci))
+      return distrust(fmt::format("{}: PCI link of {} GB/s of a bridge made up by a hypervisor", address, speed));
     graph_.links.push_back({v.parent, id, LinkKind::pci, 1, {}, {speed * 1e9, Origin::read, "hwloc pci_link_speed"}});
   }
 
@@ -249,7 +268,8 @@ class Builder {
     }
     std::sort(far_.begin(), far_.end());
     far_.erase(std::unique(far_.begin(), far_.end()), far_.end());
-    for (const std::string& name : far_) distrust(fmt::format("{}: has devices and an empty set of CPUs; the tree tells where they are", name));
+    for (const std::string& name : far_)
+      distrust(fmt::format("{}: has devices and an empty set of CPUs; the tree tells where they are", name));
   }
 
   void memory_links() {
@@ -257,13 +277,15 @@ class Builder {
     for (const HwlocMemoryFigure& figure : tree_.memory) {
       const auto found = by_number_.find(figure.target);
       if (found == by_number_.end() || at(found->second).kind != VertexKind::numa) continue;
-      Link& link = links.emplace(found->second, Link{at(found->second).parent, found->second, LinkKind::memory}).first->second;
+      Link& link =
+          links.emplace(found->second, Link{at(found->second).parent, found->second, LinkKind::memory}).first->second;
       if (figure.bandwidth >= kMostMemoryMegabytes) {
         distrust(fmt::format("{}: memory of {} MB/s", at(found->second).name, figure.bandwidth));
       } else if (figure.bandwidth > 0) {
         link.bandwidth = {double(figure.bandwidth) * 1e6, Origin::read, "hwloc memory attribute Bandwidth"};
       }
-      if (figure.latency > 0) link.latency = {double(figure.latency) * 1e-9, Origin::read, "hwloc memory attribute Latency"};
+      if (figure.latency > 0)
+        link.latency = {double(figure.latency) * 1e-9, Origin::read, "hwloc memory attribute Latency"};
     }
     for (const auto& [node, link] : links)
       if (link.bandwidth.known() || link.latency.known()) graph_.links.push_back(link);
@@ -282,13 +304,19 @@ class Builder {
         const auto a = by_number_.find(d.objects[i]), b = by_number_.find(d.objects[j]);
         if (value == 0 || a == by_number_.end() || b == by_number_.end() || a->second == b->second) continue;
         if (double(value) > one * 64) {
-          distrust(fmt::format("{} of {} MB/s between {} and {}", d.name, value, at(a->second).name, at(b->second).name));
+          distrust(
+              fmt::format("{} of {} MB/s between {} and {}", d.name, value, at(a->second).name, at(b->second).name));
           continue;
         }
         const std::pair<int, int> ends = std::minmax(a->second, b->second);
         if (!done.insert(ends).second) continue;
         const int count = std::max(1, int(double(value) / one + 0.5));
-        graph_.links.push_back({ends.first, ends.second, nvlink ? LinkKind::nvlink : LinkKind::xgmi, count, {}, {double(value) * 1e6, Origin::read, "hwloc " + d.name}});
+        graph_.links.push_back({ends.first,
+                                ends.second,
+                                nvlink ? LinkKind::nvlink : LinkKind::xgmi,
+                                count,
+                                {},
+                                {double(value) * 1e6, Origin::read, "hwloc " + d.name}});
       }
   }
 
@@ -302,8 +330,8 @@ class Builder {
     return by_25 ? 25000 : 20000;
   }
 
-  // Nobody writes down what joins the packages. By maker, what devices of two packages get of each other: Infinity Fabric, the X bus
-  // of POWER, UPI and the like.
+  // Nobody writes down what joins the packages. By maker, what devices of two packages get of each other: Infinity
+  // Fabric, the X bus of POWER, UPI and the like.
   void socket_links() {
     const std::vector<int> packages = graph_.all(VertexKind::package);
     if (packages.size() > 64) return;
@@ -311,8 +339,13 @@ class Builder {
       for (std::size_t j = i + 1; j < packages.size(); ++j) {
         const std::string vendor = vendors_.count(packages[i]) ? vendors_[packages[i]] : "";
         const double gigabytes = vendor == "AuthenticAMD" ? 16 : vendor.empty() && of_power() ? 32 : 10;
-        graph_.links.push_back({packages[i], packages[j], LinkKind::socket, 1, {},
-                                {gigabytes * 1e9, Origin::assumed, vendor.empty() ? "assumed between packages" : "assumed for " + vendor}});
+        graph_.links.push_back({packages[i],
+                                packages[j],
+                                LinkKind::socket,
+                                1,
+                                {},
+                                {gigabytes * 1e9, Origin::assumed,
+                                 vendor.empty() ? "assumed between packages" : "assumed for " + vendor}});
       }
   }
 
@@ -325,7 +358,7 @@ class Builder {
   Graph graph_;
   HwlocMarks marks_;
   std::map<VertexKind, int> counters_;
-  std::map<std::uint64_t, int> by_number_;       // gp_index to vertex
+  std::map<std::uint64_t, int> by_number_;  // gp_index to vertex
   std::map<int, std::string> vendors_;
   std::set<int> numa_seen_, pus_seen_;
   std::set<PciAddress> addresses_;

@@ -1,13 +1,13 @@
 #include "topology/hwloc_load.h"
 
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <hwloc.h>
-#include <memory>
 #include <unistd.h>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 
 #include "core/errno_text.h"
 #include "topology/child_process.h"
@@ -28,12 +28,14 @@ Topology make() {
   // NVSwitches are bridges of another class, which is not important to hwloc.
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
   // These open the devices: seconds, and memory on every GPU.
-  for (const char* component : {"cuda", "opencl", "gl"}) hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  for (const char* component : {"cuda", "opencl", "gl"})
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   return Topology(topology);
 }
 
 Result<std::string> load(const Topology& topology, const std::string& what) {
-  if (hwloc_topology_load(topology.get()) != 0) return Status(Code::unsupported, fmt::format("hwloc cannot load {}: {}", what, errno_text(errno)));
+  if (hwloc_topology_load(topology.get()) != 0)
+    return Status(Code::unsupported, fmt::format("hwloc cannot load {}: {}", what, errno_text(errno)));
   char* text = nullptr;
   int length = 0;
   if (hwloc_topology_export_xmlbuffer(topology.get(), &text, &length, 0) != 0)
@@ -44,19 +46,24 @@ Result<std::string> load(const Topology& topology, const std::string& what) {
 }
 
 Status wrong_word(const std::string& text, std::size_t at, const std::string& expected) {
-  return Status(Code::invalid_argument, fmt::format("synthetic topology \"{:.80}\": at position {} (\"{:.20}\"): expected {}", text, at + 1, text.substr(at), expected));
+  return Status(Code::invalid_argument,
+                fmt::format("synthetic topology \"{:.80}\": at position {} (\"{:.20}\"): expected {}", text, at + 1,
+                            text.substr(at), expected));
 }
 
-// Word by word: TYPE:COUNT or COUNT, attributes in (), memory in []. hwloc's own parser builds whatever it is told, however large.
+// Word by word: TYPE:COUNT or COUNT, attributes in (), memory in []. hwloc's own parser builds whatever it is told,
+// however large.
 Status check_synthetic(const std::string& text) {
   long pus = 1;
   int words = 0;
-  for (std::size_t at = text.find_first_not_of(" \t\n"); at != std::string::npos; at = text.find_first_not_of(" \t\n", at)) {
+  for (std::size_t at = text.find_first_not_of(" \t\n"); at != std::string::npos;
+       at = text.find_first_not_of(" \t\n", at)) {
     if (++words > kMaxHwlocDepth) return wrong_word(text, at, fmt::format("at most {} levels", kMaxHwlocDepth));
     const char open = text[at];
     if (open == '[' || open == '(') {
       at = text.find(open == '[' ? ']' : ')', at);
-      if (at == std::string::npos) return wrong_word(text, text.rfind(open), open == '[' ? "a closing ]" : "a closing )");
+      if (at == std::string::npos)
+        return wrong_word(text, text.rfind(open), open == '[' ? "a closing ]" : "a closing )");
       ++at;
       continue;
     }
@@ -64,17 +71,23 @@ Status check_synthetic(const std::string& text) {
     const std::size_t digits = colon < end ? colon + 1 : at;
     long count = 0;
     const auto [rest, error] = std::from_chars(text.data() + digits, text.data() + end, count);
-    if (error != std::errc() || rest != text.data() + end || count < 1) return wrong_word(text, at, "TYPE:COUNT, such as numa:2, package:2 or pu:4");
-    if (count > kMaxSyntheticPus || (pus *= count) > kMaxSyntheticPus) return wrong_word(text, at, fmt::format("at most {} PUs in all", kMaxSyntheticPus));
+    if (error != std::errc() || rest != text.data() + end || count < 1)
+      return wrong_word(text, at, "TYPE:COUNT, such as numa:2, package:2 or pu:4");
+    if (count > kMaxSyntheticPus || (pus *= count) > kMaxSyntheticPus)
+      return wrong_word(text, at, fmt::format("at most {} PUs in all", kMaxSyntheticPus));
     at = end;
   }
-  return words > 0 ? Status() : Status(Code::invalid_argument, "synthetic topology: expected words such as \"numa:2 pu:4\", found none");
+  return words > 0
+             ? Status()
+             : Status(Code::invalid_argument, "synthetic topology: expected words such as \"numa:2 pu:4\", found none");
 }
 
 int export_snapshot(const std::string& root, int out) {
   const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
   dup2(nothing, 2);
-  for (const char* name : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM", "HWLOC_CPUID_PATH"}) unsetenv(name);
+  for (const char* name :
+       {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM", "HWLOC_CPUID_PATH"})
+    unsetenv(name);
   setenv("HWLOC_FSROOT", root.c_str(), 1);
   const Topology topology = make();
   if (!topology) return 1;
@@ -101,13 +114,17 @@ Result<std::string> hwloc_xml_of_synthetic(const std::string& text) {
   const Topology topology = make();
   if (!topology) return Status(Code::unsupported, "hwloc cannot be started: " + errno_text(errno));
   if (hwloc_topology_set_synthetic(topology.get(), text.c_str()) != 0)
-    return Status(Code::invalid_argument, fmt::format("synthetic topology \"{:.200}\": hwloc refuses it: expected levels from the outermost to pu, each once, such as "
-                                                      "\"package:2 numa:2 core:4 pu:2\"", text));
+    return Status(Code::invalid_argument, fmt::format("synthetic topology \"{:.200}\": hwloc refuses it: expected "
+                                                      "levels from the outermost to pu, each once, such as "
+                                                      "\"package:2 numa:2 core:4 pu:2\"",
+                                                      text));
   return load(topology, "the synthetic topology");
 }
 
 Result<std::string> hwloc_xml_of_sysfs(const std::string& root) {
-  return run_in_child("reading " + root, [&root](int out) { return export_snapshot(root, out); }, std::chrono::minutes(2), kMaxHwlocText);
+  return run_in_child(
+      "reading " + root, [&root](int out) { return export_snapshot(root, out); }, std::chrono::minutes(2),
+      kMaxHwlocText);
 }
 
 }  // namespace tutti::topology

@@ -1,7 +1,7 @@
 #pragma once
 // What only libhwloc can find out, as the XML it writes: this machine, a synthetic one, an unpacked snapshot of /sys.
-#include <string>
 #include <tutti/status.h>
+#include <string>
 
 namespace tutti::topology {
 
@@ -9,7 +9,8 @@ namespace tutti::topology {
 Result<std::string> hwloc_xml_of_this_machine();
 // invalid_argument: names the word that is wrong. At most kMaxSyntheticPus.
 Result<std::string> hwloc_xml_of_synthetic(const std::string& text);
-// `root` is the folder that holds sys/. In a child process: hwloc is told the folder by its environment, and the files may be anything.
+// `root` is the folder that holds sys/. In a child process: hwloc is told the folder by its environment, and the files
+// may be anything.
 Result<std::string> hwloc_xml_of_sysfs(const std::string& root);
 
 inline constexpr long kMaxSyntheticPus = 1 << 16;

@@ -1,23 +1,25 @@
 #include "topology/hwloc_marks.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fmt/format.h>
 #include <map>
 
 namespace tutti::topology {
 namespace {
 
-constexpr std::array<const char*, 12> kKinds = {"machine", "package", "numa", "cache", "core", "pu",
-                                                "host_bridge", "pci_bridge", "gpu", "nic", "accelerator", "gpu_switch"};
+constexpr std::array<const char*, 12> kKinds = {"machine", "package", "numa",        "cache",
+                                                "core",    "pu",      "host_bridge", "pci_bridge",
+                                                "gpu",     "nic",     "accelerator", "gpu_switch"};
 constexpr std::array<const char*, 6> kLinkKinds = {"memory", "pci", "nvlink", "xgmi", "socket", "network"};
 constexpr std::array<const char*, 3> kOrigins = {"assumed", "read", "measured"};
 
-constexpr char kVertex[] = "TuttiVertex", kKind[] = "TuttiKind", kIndex[] = "TuttiIndex", kOsIndex[] = "TuttiOsIndex", kNuma[] = "TuttiNuma",
-               kName[] = "TuttiName", kPci[] = "TuttiPci", kCpus[] = "TuttiCpus", kNet[] = "TuttiNet", kVerbs[] = "TuttiVerbs",
-               kLogical[] = "TuttiLogicalDevices", kPrinted[] = "TuttiPrinted", kLink[] = "TuttiLink", kRelation[] = "TuttiRelation",
-               kNote[] = "TuttiNote", kDistrusted[] = "TuttiDistrusted", kTruncated[] = "TuttiTruncated", kInvented[] = "TuttiInvented";
+constexpr char kVertex[] = "TuttiVertex", kKind[] = "TuttiKind", kIndex[] = "TuttiIndex", kOsIndex[] = "TuttiOsIndex",
+               kNuma[] = "TuttiNuma", kName[] = "TuttiName", kPci[] = "TuttiPci", kCpus[] = "TuttiCpus",
+               kNet[] = "TuttiNet", kVerbs[] = "TuttiVerbs", kLogical[] = "TuttiLogicalDevices",
+               kPrinted[] = "TuttiPrinted", kLink[] = "TuttiLink", kRelation[] = "TuttiRelation", kNote[] = "TuttiNote",
+               kDistrusted[] = "TuttiDistrusted", kTruncated[] = "TuttiTruncated", kInvented[] = "TuttiInvented";
 
 template <std::size_t N>
 int position(const std::array<const char*, N>& names, const std::string& name) {
@@ -56,7 +58,8 @@ CpuSet cpu_set(const std::string& text) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     const std::string range = text.substr(at, end - at);
     const std::size_t dash = range.find('-');
-    const int first = whole(range.substr(0, dash), -1), last = dash == std::string::npos ? first : whole(range.substr(dash + 1), -1);
+    const int first = whole(range.substr(0, dash), -1),
+              last = dash == std::string::npos ? first : whole(range.substr(dash + 1), -1);
     if (first >= 0 && last < kMaxHwlocIndex) out.insert(first, last);
     at = end + 1;
   }
@@ -85,13 +88,15 @@ void apply_vertex(const HwlocObject& object, Vertex& v) {
     const std::optional<PciAddress> address = parse_pci_address(w[0]);
     v.pci.reset();
     if (address && w.size() == 4)
-      v.pci = PciFunction{*address, std::uint16_t(whole(w[1], 0)), std::uint16_t(whole(w[2], 0)), std::uint16_t(whole(w[3], 0))};
+      v.pci = PciFunction{*address, std::uint16_t(whole(w[1], 0)), std::uint16_t(whole(w[2], 0)),
+                          std::uint16_t(whole(w[3], 0))};
   }
   if (object.info(kPrinted) != nullptr) v.printed.clear();
   for (const auto& [key, text] : object.infos) {
     if (key == kNet) v.net_names.push_back(text);
     if (key == kVerbs) v.verbs_names.push_back(text);
-    if (key == kPrinted) v.printed.emplace_back(text.substr(0, text.find('=')), text.substr(std::min(text.size(), text.find('=') + 1)));
+    if (key == kPrinted)
+      v.printed.emplace_back(text.substr(0, text.find('=')), text.substr(std::min(text.size(), text.find('=') + 1)));
   }
 }
 
@@ -105,18 +110,21 @@ void strip(HwlocObject& object, bool cpus) {
 }
 
 bool has_cpus(const Graph& graph) {
-  return std::any_of(graph.vertices.begin(), graph.vertices.end(), [](const Vertex& v) { return v.kind <= VertexKind::pu && !v.cpus.empty(); });
+  return std::any_of(graph.vertices.begin(), graph.vertices.end(),
+                     [](const Vertex& v) { return v.kind <= VertexKind::pu && !v.cpus.empty(); });
 }
 
 }  // namespace
 
 HwlocMarks::Infos HwlocMarks::of_vertex(const Graph& graph, int vertex) {
   const Vertex& v = graph.vertices[std::size_t(vertex)];
-  Infos out = {{kVertex, std::to_string(vertex)}, {kKind, kKinds[std::size_t(v.kind)]}, {kIndex, std::to_string(v.index)}};
+  Infos out = {
+      {kVertex, std::to_string(vertex)}, {kKind, kKinds[std::size_t(v.kind)]}, {kIndex, std::to_string(v.index)}};
   if (v.kind == VertexKind::pu || v.kind == VertexKind::core || v.kind == VertexKind::cache) return out;
   out.insert(out.end(), {{kOsIndex, std::to_string(v.os_index)}, {kNuma, std::to_string(v.numa)}, {kName, v.name}});
   if (v.pci) {
-    out.emplace_back(kPci, fmt::format("{} {} {} {}", to_string(v.pci->address), v.pci->device_class, v.pci->vendor, v.pci->device));
+    out.emplace_back(
+        kPci, fmt::format("{} {} {} {}", to_string(v.pci->address), v.pci->device_class, v.pci->vendor, v.pci->device));
   } else if (v.kind > VertexKind::host_bridge) {
     out.emplace_back(kPci, "none");
   }
@@ -133,9 +141,11 @@ HwlocMarks::Infos HwlocMarks::of_vertex(const Graph& graph, int vertex) {
 HwlocMarks::Infos HwlocMarks::of_graph(const Graph& graph) {
   Infos out;
   for (const Link& l : graph.links)
-    out.emplace_back(kLink, fmt::format("{} {} {} {} {} {} {}|{}", l.a, l.b, kLinkKinds[std::size_t(l.kind)], l.count, figure_text(l.latency),
-                                        figure_text(l.bandwidth), l.latency.source, l.bandwidth.source));
-  for (const Relation& r : graph.relations) out.emplace_back(kRelation, fmt::format("{} {} {} {}", r.a, r.b, int(r.level), r.label));
+    out.emplace_back(
+        kLink, fmt::format("{} {} {} {} {} {} {}|{}", l.a, l.b, kLinkKinds[std::size_t(l.kind)], l.count,
+                           figure_text(l.latency), figure_text(l.bandwidth), l.latency.source, l.bandwidth.source));
+  for (const Relation& r : graph.relations)
+    out.emplace_back(kRelation, fmt::format("{} {} {} {}", r.a, r.b, int(r.level), r.label));
   for (const std::string& note : graph.notes) out.emplace_back(kNote, note);
   for (const std::string& text : graph.distrusted) out.emplace_back(kDistrusted, text);
   if (graph.truncated) out.emplace_back(kTruncated, "1");
@@ -158,7 +168,7 @@ void HwlocMarks::drop_invented(HwlocObject& root) {
 
 bool HwlocMarks::apply(const HwlocObject& root, Graph& graph) const {
   if (root.info(kVertex) == nullptr) return false;
-  std::map<int, int> now;                                    // vertex as written to vertex as read
+  std::map<int, int> now;  // vertex as written to vertex as read
   for (const auto& [object, vertex] : placed_) {
     if (const std::string* text = object->info(kVertex)) now.emplace(whole(*text, -1), vertex);
     apply_vertex(*object, graph.vertices[std::size_t(vertex)]);
@@ -177,7 +187,8 @@ bool HwlocMarks::apply(const HwlocObject& root, Graph& graph) const {
     if (key == kTruncated) graph.truncated = true;
     if (key == kRelation) {
       const std::vector<std::string> w = words(text, 4);
-      const int a = w.size() == 4 ? find(w[0]) : -1, b = w.size() == 4 ? find(w[1]) : -1, level = w.size() == 4 ? whole(w[2], -1) : -1;
+      const int a = w.size() == 4 ? find(w[0]) : -1, b = w.size() == 4 ? find(w[1]) : -1,
+                level = w.size() == 4 ? whole(w[2], -1) : -1;
       if (a >= 0 && b >= 0 && a != b && level >= 0 && level <= int(Level::machine)) {
         graph.relations.push_back({std::min(a, b), std::max(a, b), Level(level), w[3]});
       } else {
@@ -186,7 +197,8 @@ bool HwlocMarks::apply(const HwlocObject& root, Graph& graph) const {
     }
     if (key == kLink) {
       const std::vector<std::string> w = words(text, 9);
-      const int a = w.size() == 9 ? find(w[0]) : -1, b = w.size() == 9 ? find(w[1]) : -1, kind = w.size() == 9 ? position(kLinkKinds, w[2]) : -1;
+      const int a = w.size() == 9 ? find(w[0]) : -1, b = w.size() == 9 ? find(w[1]) : -1,
+                kind = w.size() == 9 ? position(kLinkKinds, w[2]) : -1;
       const bool out_of_machine = kind == int(LinkKind::network) && w[1] == "-1";
       if (a < 0 || (b < 0 && !out_of_machine) || kind < 0) {
         ++lost;
@@ -197,7 +209,8 @@ bool HwlocMarks::apply(const HwlocObject& root, Graph& graph) const {
                              figure(w[6], w[7], w[8].substr(std::min(bar + 1, w[8].size())))});
     }
   }
-  std::sort(graph.relations.begin(), graph.relations.end(), [](const Relation& x, const Relation& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
+  std::sort(graph.relations.begin(), graph.relations.end(),
+            [](const Relation& x, const Relation& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
   if (lost > 0) graph.distrusted.push_back(fmt::format("{} links or relations name a vertex that is not there", lost));
   return true;
 }

@@ -1,8 +1,9 @@
-// write_hwloc_xml: a Graph as hwloc's XML, version 2. hwloc wants more than a Graph need have (PUs, a NUMA node, sets of both in every
-// object); what is missing is made up and marked, and what hwloc has no place for goes into infos (hwloc_marks.h).
+// write_hwloc_xml: a Graph as hwloc's XML, version 2. hwloc wants more than a Graph need have (PUs, a NUMA node, sets
+// of both in every object); what is missing is made up and marked, and what hwloc has no place for goes into infos
+// (hwloc_marks.h).
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
-#include <fmt/format.h>
 #include <pugixml.hpp>
 #include <set>
 #include <sstream>
@@ -18,14 +19,22 @@ bool device(VertexKind kind) { return kind >= VertexKind::gpu; }
 
 class Writer {
  public:
-  explicit Writer(const Graph& graph) : graph_(graph), children_(graph.vertices.size()), cpus_(graph.vertices.size()), own_cpus_(graph.vertices.size()), nodes_(graph.vertices.size()),
-                                        node_number_(graph.vertices.size(), -1), next_number_(graph.vertices.size() + 2) {}
+  explicit Writer(const Graph& graph)
+      : graph_(graph),
+        children_(graph.vertices.size()),
+        cpus_(graph.vertices.size()),
+        own_cpus_(graph.vertices.size()),
+        nodes_(graph.vertices.size()),
+        node_number_(graph.vertices.size(), -1),
+        next_number_(graph.vertices.size() + 2) {}
 
   Result<std::string> write() {
     if (const Status ok = check(); !ok) return ok;
-    for (std::size_t v = 1; v < graph_.vertices.size(); ++v) children_[std::size_t(graph_.vertices[v].parent)].push_back(int(v));
+    for (std::size_t v = 1; v < graph_.vertices.size(); ++v)
+      children_[std::size_t(graph_.vertices[v].parent)].push_back(int(v));
     number_nodes();
-    has_cpus_ = std::any_of(graph_.vertices.begin(), graph_.vertices.end(), [](const Vertex& v) { return cpu_side(v.kind) && !v.cpus.empty(); });
+    has_cpus_ = std::any_of(graph_.vertices.begin(), graph_.vertices.end(),
+                            [](const Vertex& v) { return cpu_side(v.kind) && !v.cpus.empty(); });
     assign_cpus(0);
     if (cpus_[0].empty()) {
       own_cpus_[0].insert(0);
@@ -45,13 +54,20 @@ class Writer {
   const Vertex& at(int v) const { return graph_.vertices[std::size_t(v)]; }
 
   Status check() const {
-    if (graph_.vertices.empty() || at(0).kind != VertexKind::machine) return Status(Code::unsupported, "hwloc XML: needs a machine as the first vertex");
+    if (graph_.vertices.empty() || at(0).kind != VertexKind::machine)
+      return Status(Code::unsupported, "hwloc XML: needs a machine as the first vertex");
     for (std::size_t v = 1; v < graph_.vertices.size(); ++v) {
       const Vertex& vertex = graph_.vertices[v];
-      if (vertex.parent < 0 || vertex.parent >= int(v)) return Status(Code::unsupported, fmt::format("hwloc XML: vertex {} ({}) stands before its parent", v, vertex.name));
+      if (vertex.parent < 0 || vertex.parent >= int(v))
+        return Status(Code::unsupported,
+                      fmt::format("hwloc XML: vertex {} ({}) stands before its parent", v, vertex.name));
       const VertexKind above = at(vertex.parent).kind;
-      if (device(above)) return Status(Code::unsupported, fmt::format("hwloc XML: {} is inside of {}, a device", vertex.name, at(vertex.parent).name));
-      if (cpu_side(vertex.kind) && !cpu_side(above)) return Status(Code::unsupported, fmt::format("hwloc XML: {} is below the bridge {}", vertex.name, at(vertex.parent).name));
+      if (device(above))
+        return Status(Code::unsupported,
+                      fmt::format("hwloc XML: {} is inside of {}, a device", vertex.name, at(vertex.parent).name));
+      if (cpu_side(vertex.kind) && !cpu_side(above))
+        return Status(Code::unsupported,
+                      fmt::format("hwloc XML: {} is below the bridge {}", vertex.name, at(vertex.parent).name));
     }
     return {};
   }
@@ -74,11 +90,15 @@ class Writer {
   }
 
   bool leaf_node(int v) const {
-    return at(v).kind == VertexKind::numa && children_[std::size_t(v)].empty() && std::any_of(children_[std::size_t(at(v).parent)].begin(), children_[std::size_t(at(v).parent)].end(),
-                                                    [this, v](int brother) { return brother != v && cpu_side(at(brother).kind) && !children_[std::size_t(brother)].empty(); });
+    return at(v).kind == VertexKind::numa && children_[std::size_t(v)].empty() &&
+           std::any_of(children_[std::size_t(at(v).parent)].begin(), children_[std::size_t(at(v).parent)].end(),
+                       [this, v](int brother) {
+                         return brother != v && cpu_side(at(brother).kind) && !children_[std::size_t(brother)].empty();
+                       });
   }
 
-  // Bottom up: an object has the CPUs of what it holds, and those of its own that nobody else has. Every PU is in one place only.
+  // Bottom up: an object has the CPUs of what it holds, and those of its own that nobody else has. Every PU is in one
+  // place only.
   void assign_cpus(int v) {
     HwlocBits& all = cpus_[std::size_t(v)];
     HwlocBits& nodes = nodes_[std::size_t(v)];
@@ -157,7 +177,8 @@ class Writer {
   void container(int v, pugi::xml_node parent) {
     const Vertex& vertex = at(v);
     if (vertex.kind == VertexKind::pu) {
-      if (!own_cpus_[std::size_t(v)].empty()) processing_unit(vertex.os_index, v, parent, HwlocMarks::of_vertex(graph_, v), std::size_t(v) + 1);
+      if (!own_cpus_[std::size_t(v)].empty())
+        processing_unit(vertex.os_index, v, parent, HwlocMarks::of_vertex(graph_, v), std::size_t(v) + 1);
       return;
     }
     pugi::xml_node node = open(v, parent);
@@ -172,7 +193,7 @@ class Writer {
 
   // Containers and PUs in the order of their first CPU, as hwloc expects them.
   void inside(int v, pugi::xml_node node) {
-    std::vector<std::pair<int, int>> order;      // first CPU, and the child or -1
+    std::vector<std::pair<int, int>> order;  // first CPU, and the child or -1
     for (const int child : children_[std::size_t(v)])
       if (cpu_side(at(child).kind) && !leaf_node(child)) {
         const int first = cpus_[std::size_t(child)].first();
@@ -206,8 +227,11 @@ class Writer {
     const Vertex& vertex = at(v);
     const bool group = vertex.kind == VertexKind::numa;
     const int level = cache_level(vertex);
-    const std::string type = vertex.kind == VertexKind::machine ? "Machine" : vertex.kind == VertexKind::package ? "Package" : group ? "Group"
-                             : vertex.kind == VertexKind::cache ? fmt::format("L{}Cache", level) : "Core";
+    const std::string type = vertex.kind == VertexKind::machine   ? "Machine"
+                             : vertex.kind == VertexKind::package ? "Package"
+                             : group                              ? "Group"
+                             : vertex.kind == VertexKind::cache   ? fmt::format("L{}Cache", level)
+                                                                  : "Core";
     pugi::xml_node node = object(parent, type.c_str(), group ? next_number_++ : std::size_t(v) + 1);
     if (v == 0) {
       node.append_attribute("os_index") = 0;
@@ -225,7 +249,7 @@ class Writer {
       node.append_attribute("cache_type") = level == 1 ? 1 : 0;
     }
     if (group) {
-      node.append_attribute("kind") = 1001;      // hwloc: made for memory; dropped where it adds no structure
+      node.append_attribute("kind") = 1001;  // hwloc: made for memory; dropped where it adds no structure
       node.append_attribute("subkind") = 0;
     } else {
       infos(node, HwlocMarks::of_vertex(graph_, v));
@@ -257,7 +281,8 @@ class Writer {
     buses(v, domain, low, high);
     node.append_attribute("bridge_type") = at(v).kind == VertexKind::host_bridge ? "0-1" : "1-1";
     node.append_attribute("depth") = depth;
-    node.append_attribute("bridge_pci") = fmt::format("{:04x}:[{:02x}-{:02x}]", domain & 0xffff, std::min(low, high), high).c_str();
+    node.append_attribute("bridge_pci") =
+        fmt::format("{:04x}:[{:02x}-{:02x}]", domain & 0xffff, std::min(low, high), high).c_str();
   }
 
   static std::uint16_t class_of(const Vertex& v) {
@@ -274,16 +299,19 @@ class Writer {
   void function(int v, pugi::xml_node node) const {
     const PciFunction f = at(v).pci.value_or(PciFunction{});
     PciAddress address = f.address;
-    address.domain &= 0xffff;                    // what hwloc can hold; the marks have it all
+    address.domain &= 0xffff;  // what hwloc can hold; the marks have it all
     node.append_attribute("pci_busid") = to_string(address).c_str();
-    node.append_attribute("pci_type") = fmt::format("{:04x} [{:04x}:{:04x}] [0000:0000] 00", class_of(at(v)), f.vendor, f.device).c_str();
+    node.append_attribute("pci_type") =
+        fmt::format("{:04x} [{:04x}:{:04x}] [0000:0000] 00", class_of(at(v)), f.vendor, f.device).c_str();
     double speed = 0;
     for (const Link& link : graph_.links)
-      if (link.kind == LinkKind::pci && std::max(link.a, link.b) == v && std::min(link.a, link.b) == at(v).parent) speed = link.bandwidth.value / 1e9;
+      if (link.kind == LinkKind::pci && std::max(link.a, link.b) == v && std::min(link.a, link.b) == at(v).parent)
+        speed = link.bandwidth.value / 1e9;
     node.append_attribute("pci_link_speed") = fmt::format("{:.6f}", speed).c_str();
   }
 
-  void os_device(pugi::xml_node parent, const std::string& name, int type, const HwlocMarks::Infos& marks, std::size_t number) {
+  void os_device(pugi::xml_node parent, const std::string& name, int type, const HwlocMarks::Infos& marks,
+                 std::size_t number) {
     pugi::xml_node node = object(parent, "OSDev", number);
     node.append_attribute("name") = name.c_str();
     node.append_attribute("osdev_type") = type;
@@ -293,7 +321,8 @@ class Writer {
   void io(int v, pugi::xml_node parent, int depth = 0) {
     const Vertex& vertex = at(v);
     const HwlocMarks::Infos marks = HwlocMarks::of_vertex(graph_, v);
-    if (device(vertex.kind) && !vertex.pci) return os_device(parent, vertex.name, vertex.kind == VertexKind::nic ? 2 : 5, marks, std::size_t(v) + 1);
+    if (device(vertex.kind) && !vertex.pci)
+      return os_device(parent, vertex.name, vertex.kind == VertexKind::nic ? 2 : 5, marks, std::size_t(v) + 1);
     pugi::xml_node node = object(parent, device(vertex.kind) ? "PCIDev" : "Bridge", std::size_t(v) + 1);
     if (!device(vertex.kind)) bridge(v, depth, node);
     if (vertex.kind != VertexKind::host_bridge) function(v, node);

@@ -1,10 +1,10 @@
-// The way from hwloc's XML to its tree: text in, HwlocTree or a Status with line and expectation out. Versions 1 and 2. It does not
-// know what the objects mean for communication; hwloc_graph.cpp does.
+// The way from hwloc's XML to its tree: text in, HwlocTree or a Status with line and expectation out. Versions 1 and 2.
+// It does not know what the objects mean for communication; hwloc_graph.cpp does.
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
 #include <map>
 #include <pugixml.hpp>
 
@@ -23,14 +23,30 @@ struct TypeName {
   int cache_depth = 0, cache_type = 0;
 };
 constexpr TypeName kTypeNames[] = {
-    {"Machine", HwlocType::machine},    {"System", HwlocType::machine},   {"Package", HwlocType::package},
-    {"Socket", HwlocType::package},     {"Die", HwlocType::group},        {"Group", HwlocType::group},
-    {"NUMANode", HwlocType::numa},      {"Node", HwlocType::numa},        {"MemCache", HwlocType::memory_cache},
-    {"Cache", HwlocType::cache},        {"L1Cache", HwlocType::cache, 1}, {"L2Cache", HwlocType::cache, 2},
-    {"L3Cache", HwlocType::cache, 3},   {"L4Cache", HwlocType::cache, 4}, {"L5Cache", HwlocType::cache, 5},
-    {"L1iCache", HwlocType::cache, 1, 2}, {"L2iCache", HwlocType::cache, 2, 2}, {"L3iCache", HwlocType::cache, 3, 2},
-    {"Core", HwlocType::core},          {"PU", HwlocType::pu},            {"Proc", HwlocType::pu},
-    {"Bridge", HwlocType::bridge},      {"PCIDev", HwlocType::pci_device}, {"OSDev", HwlocType::os_device},
+    {"Machine", HwlocType::machine},
+    {"System", HwlocType::machine},
+    {"Package", HwlocType::package},
+    {"Socket", HwlocType::package},
+    {"Die", HwlocType::group},
+    {"Group", HwlocType::group},
+    {"NUMANode", HwlocType::numa},
+    {"Node", HwlocType::numa},
+    {"MemCache", HwlocType::memory_cache},
+    {"Cache", HwlocType::cache},
+    {"L1Cache", HwlocType::cache, 1},
+    {"L2Cache", HwlocType::cache, 2},
+    {"L3Cache", HwlocType::cache, 3},
+    {"L4Cache", HwlocType::cache, 4},
+    {"L5Cache", HwlocType::cache, 5},
+    {"L1iCache", HwlocType::cache, 1, 2},
+    {"L2iCache", HwlocType::cache, 2, 2},
+    {"L3iCache", HwlocType::cache, 3, 2},
+    {"Core", HwlocType::core},
+    {"PU", HwlocType::pu},
+    {"Proc", HwlocType::pu},
+    {"Bridge", HwlocType::bridge},
+    {"PCIDev", HwlocType::pci_device},
+    {"OSDev", HwlocType::os_device},
     {"Misc", HwlocType::misc},
 };
 
@@ -48,15 +64,18 @@ class Reader {
   Result<HwlocTree> read() {
     pugi::xml_document document;
     if (text_.size() > kMaxHwlocText)
-      return Status(Code::invalid_argument, fmt::format("{}: {} MB, expected a topology of at most {} MB", name_, text_.size() >> 20, kMaxHwlocText >> 20));
+      return Status(Code::invalid_argument, fmt::format("{}: {} MB, expected a topology of at most {} MB", name_,
+                                                        text_.size() >> 20, kMaxHwlocText >> 20));
     const pugi::xml_parse_result parsed =
         document.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
     if (!parsed)
-      return Status(Code::invalid_argument,
-                    fmt::format("{}:{}: expected well-formed XML: {}{}", name_, lines_.at(parsed.offset), parsed.description(),
-                                std::size_t(parsed.offset) + 2 >= text_.size() ? " (the file ends too early)" : ""));
+      return Status(
+          Code::invalid_argument,
+          fmt::format("{}:{}: expected well-formed XML: {}{}", name_, lines_.at(parsed.offset), parsed.description(),
+                      std::size_t(parsed.offset) + 2 >= text_.size() ? " (the file ends too early)" : ""));
     const pugi::xml_node topology = document.document_element();
-    if (std::strcmp(topology.name(), "topology") != 0) return fail(topology, fmt::format("expected <topology>, found <{}>", topology.name()));
+    if (std::strcmp(topology.name(), "topology") != 0)
+      return fail(topology, fmt::format("expected <topology>, found <{}>", topology.name()));
     if (read_version(topology) && read_root(topology) && read_beside(topology)) return std::move(tree_);
     return error_;
   }
@@ -75,17 +94,19 @@ class Reader {
     if (!number(tree_.version.substr(0, tree_.version.find('.')).c_str(), major) || major < 0)
       return refuse(topology, fmt::format("version=\"{}\": expected 1 or 2, such as 2.0", version));
     if (major <= 2) return true;
-    error_ = Status(Code::unsupported,
-                    fmt::format("{}:{}: hwloc XML version {}: only versions 1 and 2 can be read; export it again for version 2: "
-                                "`lstopo --export-xml-flags v2 FILE.xml`, or `lstopo FILE.xml` of hwloc 2",
-                                name_, lines_.at(topology.offset_debug()), version));
+    error_ = Status(
+        Code::unsupported,
+        fmt::format("{}:{}: hwloc XML version {}: only versions 1 and 2 can be read; export it again for version 2: "
+                    "`lstopo --export-xml-flags v2 FILE.xml`, or `lstopo FILE.xml` of hwloc 2",
+                    name_, lines_.at(topology.offset_debug()), version));
     return false;
   }
 
   bool read_root(pugi::xml_node topology) {
     const pugi::xml_node first = topology.child("object");
     if (!first) return refuse(topology, "expected <object type=\"Machine\"> in <topology>, found none");
-    if (first.next_sibling("object")) return refuse(first.next_sibling("object"), "expected one root object, found a second");
+    if (first.next_sibling("object"))
+      return refuse(first.next_sibling("object"), "expected one root object, found a second");
     if (!read_object(first, 1, tree_.root)) return false;
     if (tree_.root.type != HwlocType::machine)
       return refuse(first, fmt::format("expected the root to be a Machine, found {}", tree_.root.type_text));
@@ -119,7 +140,9 @@ class Reader {
         out.cache_type = known.cache_type;
         return true;
       }
-    if (++unknown_types_ <= 3) tree_.notes.push_back(fmt::format("line {}: object type {} is not known, only what it holds is", out.line, out.type_text));
+    if (++unknown_types_ <= 3)
+      tree_.notes.push_back(
+          fmt::format("line {}: object type {} is not known, only what it holds is", out.line, out.type_text));
     return true;
   }
 
@@ -140,8 +163,8 @@ class Reader {
     if (!found) return true;
     const std::optional<HwlocBits> bits = parse_hwloc_bits(found.value());
     if (!bits)
-      return refuse(node, fmt::format("{}=\"{:.40}\": expected a set such as 0x0000000f,,0xff000000 of at most {} bits", attribute,
-                                      std::string(found.value()), kMaxHwlocIndex));
+      return refuse(node, fmt::format("{}=\"{:.40}\": expected a set such as 0x0000000f,,0xff000000 of at most {} bits",
+                                      attribute, std::string(found.value()), kMaxHwlocIndex));
     out = *bits;
     if (there) *there = true;
     return true;
@@ -152,21 +175,25 @@ class Reader {
     if (!read_number(node, "os_index", index, 0xffffffffLL)) return false;
     const bool counts = out.type == HwlocType::pu || out.type == HwlocType::numa;
     if (counts && (index < 0 || index >= kMaxHwlocIndex))
-      return refuse(node, fmt::format("{}: expected os_index from 0 to {}, found \"{}\"", out.type_text, kMaxHwlocIndex - 1,
-                                      node.attribute("os_index").value()));
+      return refuse(node, fmt::format("{}: expected os_index from 0 to {}, found \"{}\"", out.type_text,
+                                      kMaxHwlocIndex - 1, node.attribute("os_index").value()));
     out.os_index = index < kMaxHwlocIndex ? int(index) : -1;
     return true;
   }
 
   bool read_pci(pugi::xml_node node, HwlocObject& out) {
-    out.host_bridge = out.type == HwlocType::bridge && std::strncmp(node.attribute("bridge_type").value(), "0-", 2) == 0;
+    out.host_bridge =
+        out.type == HwlocType::bridge && std::strncmp(node.attribute("bridge_type").value(), "0-", 2) == 0;
     if (out.host_bridge) return true;
     const std::string where = node.attribute("pci_busid").value(), what = node.attribute("pci_type").value();
     const std::optional<PciAddress> address = parse_pci_address(where);
-    if (!address) return refuse(node, fmt::format("{}: pci_busid=\"{}\": expected an address such as 0000:13:00.0", out.type_text, where));
+    if (!address)
+      return refuse(
+          node, fmt::format("{}: pci_busid=\"{}\": expected an address such as 0000:13:00.0", out.type_text, where));
     unsigned device_class = 0, vendor = 0, device = 0;
     if (std::sscanf(what.c_str(), "%4x [%4x:%4x]", &device_class, &vendor, &device) != 3)
-      return refuse(node, fmt::format("{}: pci_type=\"{}\": expected class and ids such as 0302 [10de:1db1]", out.type_text, what));
+      return refuse(node, fmt::format("{}: pci_type=\"{}\": expected class and ids such as 0302 [10de:1db1]",
+                                      out.type_text, what));
     out.pci = PciFunction{*address, std::uint16_t(device_class), std::uint16_t(vendor), std::uint16_t(device)};
     const pugi::xml_attribute speed = node.attribute("pci_link_speed");
     char* end = nullptr;
@@ -179,17 +206,19 @@ class Reader {
   bool read_attributes(pugi::xml_node node, HwlocObject& out) {
     HwlocBits complete;
     bool has_complete = false;
-    const bool ok = read_type(node, out) && read_os_index(node, out) && read_bits(node, "cpuset", out.cpus, &out.has_cpus) &&
-                    read_bits(node, "complete_cpuset", complete, &has_complete) && read_bits(node, "nodeset", out.nodes) &&
-                    read_number(node, "gp_index", out.number, ~std::uint64_t(0)) && read_number(node, "osdev_type", out.os_device_type, 1000);
+    const bool ok =
+        read_type(node, out) && read_os_index(node, out) && read_bits(node, "cpuset", out.cpus, &out.has_cpus) &&
+        read_bits(node, "complete_cpuset", complete, &has_complete) && read_bits(node, "nodeset", out.nodes) &&
+        read_number(node, "gp_index", out.number, ~std::uint64_t(0)) &&
+        read_number(node, "osdev_type", out.os_device_type, 1000);
     if (!ok) return false;
     out.name = node.attribute("name").value();
     out.subtype = node.attribute("subtype").value();
     out.order = (has_complete ? complete : out.cpus).first();
     switch (out.type) {
       case HwlocType::cache:
-        return read_number(node, "cache_size", out.bytes, ~std::uint64_t(0)) && read_number(node, "depth", out.cache_depth, 16) &&
-               read_number(node, "cache_type", out.cache_type, 2);
+        return read_number(node, "cache_size", out.bytes, ~std::uint64_t(0)) &&
+               read_number(node, "depth", out.cache_depth, 16) && read_number(node, "cache_type", out.cache_type, 2);
       case HwlocType::numa: return ++numa_nodes_, read_number(node, "local_memory", out.bytes, ~std::uint64_t(0));
       case HwlocType::pu: return ++pus_ > 0;
       case HwlocType::bridge:
@@ -200,7 +229,8 @@ class Reader {
 
   bool read_object(pugi::xml_node node, int depth, HwlocObject& out) {
     out.line = lines_.at(node.offset_debug());
-    if (depth > kMaxHwlocDepth) return refuse(node, fmt::format("expected at most {} objects inside of each other", kMaxHwlocDepth));
+    if (depth > kMaxHwlocDepth)
+      return refuse(node, fmt::format("expected at most {} objects inside of each other", kMaxHwlocDepth));
     if (!read_attributes(node, out)) return false;
     for (const pugi::xml_node info : node.children("info"))
       out.infos.emplace_back(info.attribute("name").value(), info.attribute("value").value());
@@ -260,7 +290,8 @@ class Reader {
       HwlocBits own;
       own.insert(object.os_index);
       if (object.has_cpus && object.cpus != own && !object.cpus.empty())
-        distrust(object.line, fmt::format("PU {} with cpuset {}: its number is believed", object.os_index, to_string(object.cpus)));
+        distrust(object.line,
+                 fmt::format("PU {} with cpuset {}: its number is believed", object.os_index, to_string(object.cpus)));
       if (!object.has_cpus || !object.cpus.empty()) object.cpus = own;
     }
     for (HwlocObject& child : object.children) {
@@ -283,7 +314,8 @@ class Reader {
   bool keep_allowed(pugi::xml_node root) {
     HwlocBits cpus, nodes;
     bool has_cpus = false, has_nodes = false;
-    if (!read_bits(root, "allowed_cpuset", cpus, &has_cpus) || !read_bits(root, "allowed_nodeset", nodes, &has_nodes)) return false;
+    if (!read_bits(root, "allowed_cpuset", cpus, &has_cpus) || !read_bits(root, "allowed_nodeset", nodes, &has_nodes))
+      return false;
     if (has_nodes && !nodes.empty()) drop_nodes(tree_.root, nodes);
     if (has_cpus && !cpus.empty()) restrict_to(tree_, cpus);
     return true;
@@ -301,7 +333,8 @@ class Reader {
   bool read_beside(pugi::xml_node topology) {
     for (const pugi::xml_node node : topology.children()) {
       const bool same_kind = std::strcmp(node.name(), "distances2") == 0;
-      if ((same_kind || std::strcmp(node.name(), "distances2hetero") == 0) && !read_distances(node, same_kind)) return false;
+      if ((same_kind || std::strcmp(node.name(), "distances2hetero") == 0) && !read_distances(node, same_kind))
+        return false;
       if (std::strcmp(node.name(), "memattr") == 0) read_memory_figures(node);
     }
     return true;
@@ -311,17 +344,21 @@ class Reader {
   bool read_words(pugi::xml_node distances, const char* element, std::size_t count, std::vector<std::uint64_t>& out) {
     for (const pugi::xml_node part : distances.children(element)) {
       const std::string text = part.child_value();
-      for (std::size_t at = text.find_first_not_of(" \n\t\r"); at != std::string::npos; at = text.find_first_not_of(" \n\t\r", at)) {
+      for (std::size_t at = text.find_first_not_of(" \n\t\r"); at != std::string::npos;
+           at = text.find_first_not_of(" \n\t\r", at)) {
         std::string word = text.substr(at, text.find_first_of(" \n\t\r", at) - at);
         at += word.size();
         if (const std::size_t colon = word.find(':'); colon != std::string::npos) word.erase(0, colon + 1);
         std::uint64_t value = 0;
-        if (!number(word.c_str(), value)) return refuse(part, fmt::format("<{}>: expected numbers, found \"{:.40}\"", element, word));
-        if (out.size() == count) return refuse(part, fmt::format("<{}>: expected {} numbers, found more", element, count));
+        if (!number(word.c_str(), value))
+          return refuse(part, fmt::format("<{}>: expected numbers, found \"{:.40}\"", element, word));
+        if (out.size() == count)
+          return refuse(part, fmt::format("<{}>: expected {} numbers, found more", element, count));
         out.push_back(value);
       }
     }
-    return out.size() == count || refuse(distances, fmt::format("<{}>: expected {} numbers, found {}", element, count, out.size()));
+    return out.size() == count ||
+           refuse(distances, fmt::format("<{}>: expected {} numbers, found {}", element, count, out.size()));
   }
 
   bool read_distances(pugi::xml_node node, bool same_kind) {
@@ -330,7 +367,9 @@ class Reader {
     std::size_t count = 0;
     if (!read_number(node, "nbobjs", count, kMaxDistanceObjects)) return false;
     distances.by_os_index = same_kind && std::strcmp(node.attribute("indexing").value(), "os") == 0;
-    if (!read_words(node, "indexes", count, distances.objects) || !read_words(node, "u64values", count * count, distances.values)) return false;
+    if (!read_words(node, "indexes", count, distances.objects) ||
+        !read_words(node, "u64values", count * count, distances.values))
+      return false;
     tree_.distances.push_back(std::move(distances));
     return true;
   }
@@ -340,7 +379,8 @@ class Reader {
     if (name != "Bandwidth" && name != "Latency") return;
     std::map<std::uint64_t, HwlocMemoryFigure> best;
     for (const pugi::xml_node entry : node.children("memattr_value")) {
-      const std::uint64_t target = entry.attribute("target_obj_gp_index").as_ullong(), value = entry.attribute("value").as_ullong();
+      const std::uint64_t target = entry.attribute("target_obj_gp_index").as_ullong(),
+                          value = entry.attribute("value").as_ullong();
       if (target == 0 || value == 0) continue;
       HwlocMemoryFigure& figure = best[target];
       figure.target = target;
@@ -376,7 +416,9 @@ const std::string* HwlocObject::info(const std::string& key) const {
 
 void restrict_to(HwlocTree& tree, const HwlocBits& cpus) { restrict_object(tree.root, cpus); }
 
-Result<HwlocTree> parse_hwloc_xml(const std::string& text, const std::string& name) { return Reader(text, name).read(); }
+Result<HwlocTree> parse_hwloc_xml(const std::string& text, const std::string& name) {
+  return Reader(text, name).read();
+}
 
 Result<Graph> read_hwloc_xml(const std::string& text, const std::string& name) {
   Result<HwlocTree> tree = parse_hwloc_xml(text, name);

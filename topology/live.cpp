@@ -1,9 +1,9 @@
 // Graphs that come by way of libhwloc: this machine, snapshots of /sys, synthetic ones.
+#include <fmt/format.h>
+#include <sched.h>
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <memory>
-#include <sched.h>
 
 #include "topology/hwloc_load.h"
 #include "topology/hwloc_object.h"
@@ -17,7 +17,7 @@ namespace {
 // The CPUs that this thread's affinity names; empty: the kernel does not tell.
 HwlocBits affinity() {
   HwlocBits cpus;
-  for (int size = 1024; size <= kMaxHwlocIndex; size *= 2) {           // the kernel refuses masks smaller than its own
+  for (int size = 1024; size <= kMaxHwlocIndex; size *= 2) {  // the kernel refuses masks smaller than its own
     cpu_set_t* const set = CPU_ALLOC(std::size_t(size));
     const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(size));
     const bool ok = set != nullptr && sched_getaffinity(0, bytes, set) == 0;
@@ -34,7 +34,8 @@ void keep_affinity(HwlocTree& tree) {
   HwlocBits both = tree.root.cpus;
   both.keep(own);
   if (both.empty() || both == tree.root.cpus) return;
-  tree.notes.push_back(fmt::format("affinity: CPUs {} of {} may be used", to_cpu_set(both).to_string(), to_cpu_set(tree.root.cpus).to_string()));
+  tree.notes.push_back(fmt::format("affinity: CPUs {} of {} may be used", to_cpu_set(both).to_string(),
+                                   to_cpu_set(tree.root.cpus).to_string()));
   restrict_to(tree, both);
 }
 
@@ -48,8 +49,9 @@ Result<std::string> snapshot_root(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (entry.is_directory(error) && holds_sys(entry.path())) found.push_back(entry.path().string());
   if (found.size() == 1) return found[0];
-  return Status(Code::invalid_argument, fmt::format("{}: expected a snapshot of /sys, that is a folder with sys/ in it, found {}", folder,
-                                                    found.empty() ? "none" : fmt::format("{}", found.size())));
+  return Status(Code::invalid_argument,
+                fmt::format("{}: expected a snapshot of /sys, that is a folder with sys/ in it, found {}", folder,
+                            found.empty() ? "none" : fmt::format("{}", found.size())));
 }
 
 }  // namespace
@@ -58,7 +60,8 @@ Result<Graph> read_live() {
   const Result<std::string> xml = hwloc_xml_of_this_machine();
   if (!xml) return xml.status();
   Result<HwlocTree> tree = parse_hwloc_xml(*xml, "hwloc");
-  if (!tree) return Status(Code::unsupported, "what hwloc says of this machine cannot be read: " + tree.status().text());
+  if (!tree)
+    return Status(Code::unsupported, "what hwloc says of this machine cannot be read: " + tree.status().text());
   keep_affinity(*tree);
   Graph graph = build_graph(std::move(*tree), "live", "hwloc");
   add_sysfs_figures(graph, "");

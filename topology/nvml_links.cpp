@@ -1,8 +1,8 @@
 #include "topology/nvml_links.h"
 
-#include <algorithm>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -11,8 +11,8 @@
 namespace tutti::topology {
 namespace {
 
-constexpr unsigned kMostLinks = 18, kMostDevices = 256;      // NVML_NVLINK_MAX_LINKS
-constexpr double kRates[] = {0, 2.5, 5, 8, 16, 32, 64};      // GT/s of PCI Express generations
+constexpr unsigned kMostLinks = 18, kMostDevices = 256;  // NVML_NVLINK_MAX_LINKS
+constexpr double kRates[] = {0, 2.5, 5, 8, 16, 32, 64};  // GT/s of PCI Express generations
 
 // GB/s of one link in one direction. NVML numbers the versions 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0 from 1.
 double link_bytes(unsigned version) {
@@ -21,7 +21,7 @@ double link_bytes(unsigned version) {
 }
 
 std::optional<PciAddress> address_of(const NvmlPciInfo& info) {
-  if (info.domain == 0 && info.bus == 0 && info.device == 0) return std::nullopt;       // hidden
+  if (info.domain == 0 && info.bus == 0 && info.device == 0) return std::nullopt;  // hidden
   if (info.bus > 0xff || info.device > 0x1f) return std::nullopt;
   return PciAddress{info.domain, std::uint8_t(info.bus), std::uint8_t(info.device), 0};
 }
@@ -31,7 +31,8 @@ NvmlLink read_link(const NvmlFunctions& f, void* device, unsigned link) {
   unsigned version = 2, type = 255;
   if (f.link_version) (void)f.link_version(device, link, &version);
   out.bytes_per_second = link_bytes(version);
-  if (f.link_remote_type && f.link_remote_type(device, link, &type) == 0 && type <= 2) out.remote = NvmlLink::Remote(type);
+  if (f.link_remote_type && f.link_remote_type(device, link, &type) == 0 && type <= 2)
+    out.remote = NvmlLink::Remote(type);
   NvmlPciInfo info{};
   if (f.link_remote && f.link_remote(device, link, &info) == 0) out.address = address_of(info);
   return out;
@@ -67,7 +68,8 @@ class Merge {
     for (const NvmlDevice& device : devices) {
       const auto found = vertex_.find(device.address);
       if (found == vertex_.end()) {
-        graph_.notes.push_back(fmt::format("NVML lists {} ({}), which is not among the PCI functions", to_string(device.address), device.name));
+        graph_.notes.push_back(fmt::format("NVML lists {} ({}), which is not among the PCI functions",
+                                           to_string(device.address), device.name));
         continue;
       }
       Vertex& gpu = graph_.vertices[std::size_t(found->second)];
@@ -81,18 +83,25 @@ class Merge {
 
  private:
   struct Seen {
-    int forward = 0, backward = 0;     // links reported by the lower and the higher end
-    double bytes = 0;                  // of one
+    int forward = 0, backward = 0;  // links reported by the lower and the higher end
+    double bytes = 0;               // of one
   };
   const Vertex& at(int v) const { return graph_.vertices[std::size_t(v)]; }
 
   // Only where /sys said nothing.
   void pci_link(int v, const NvmlDevice& device) {
-    const bool there = std::any_of(graph_.links.begin(), graph_.links.end(), [v](const Link& l) { return l.kind == LinkKind::pci && l.b == v; });
+    const bool there = std::any_of(graph_.links.begin(), graph_.links.end(),
+                                   [v](const Link& l) { return l.kind == LinkKind::pci && l.b == v; });
     if (there || device.pcie_generation < 1 || device.pcie_generation > 6) return;
-    const auto speed = parse_pci_speed(fmt::format("{:.1f} GT/s", kRates[device.pcie_generation]), std::to_string(device.pcie_width));
+    const auto speed =
+        parse_pci_speed(fmt::format("{:.1f} GT/s", kRates[device.pcie_generation]), std::to_string(device.pcie_width));
     if (!speed) return;
-    graph_.links.push_back({at(v).parent, v, LinkKind::pci, 1, {}, {bytes_per_second(*speed), Origin::read, "NVML PCIe link, " + to_string(*speed)}});
+    graph_.links.push_back({at(v).parent,
+                            v,
+                            LinkKind::pci,
+                            1,
+                            {},
+                            {bytes_per_second(*speed), Origin::read, "NVML PCIe link, " + to_string(*speed)}});
   }
 
   int switch_at(const std::optional<PciAddress>& address) {
@@ -112,14 +121,17 @@ class Merge {
   void one(int gpu, const NvmlLink& link) {
     int other = -1;
     if (link.remote == NvmlLink::Remote::npu) {
-      other = graph_.ancestor(gpu, VertexKind::package);     // POWER: the link ends in the processor
+      other = graph_.ancestor(gpu, VertexKind::package);  // POWER: the link ends in the processor
     } else if (link.remote == NvmlLink::Remote::gpu_switch) {
       other = switch_at(link.address);
     } else if (link.address && vertex_.count(*link.address) != 0) {
       other = vertex_[*link.address];
     }
     if (other < 0 || other == gpu) {
-      graph_.distrusted.push_back(fmt::format("{}: a NVLink to {}", at(gpu).name, other == gpu ? "itself" : link.address ? to_string(*link.address) + ", which is not there" : "an unknown device"));
+      graph_.distrusted.push_back(fmt::format("{}: a NVLink to {}", at(gpu).name,
+                                              other == gpu   ? "itself"
+                                              : link.address ? to_string(*link.address) + ", which is not there"
+                                                             : "an unknown device"));
       return;
     }
     Seen& seen = seen_[std::minmax(gpu, other)];
@@ -131,8 +143,15 @@ class Merge {
     const bool both = at(ends.first).kind == VertexKind::gpu && at(ends.second).kind == VertexKind::gpu;
     const int count = both ? std::min(seen.forward, seen.backward) : seen.forward + seen.backward;
     if (both && seen.forward != seen.backward)
-      graph_.distrusted.push_back(fmt::format("NVLinks between {} and {}: one end reports {}, the other {}", at(ends.first).name, at(ends.second).name, seen.forward, seen.backward));
-    if (count > 0) graph_.links.push_back({ends.first, ends.second, LinkKind::nvlink, count, {}, {count * seen.bytes, Origin::read, "NVML NVLink version"}});
+      graph_.distrusted.push_back(fmt::format("NVLinks between {} and {}: one end reports {}, the other {}",
+                                              at(ends.first).name, at(ends.second).name, seen.forward, seen.backward));
+    if (count > 0)
+      graph_.links.push_back({ends.first,
+                              ends.second,
+                              LinkKind::nvlink,
+                              count,
+                              {},
+                              {count * seen.bytes, Origin::read, "NVML NVLink version"}});
   }
 
   Graph& graph_;
@@ -142,7 +161,8 @@ class Merge {
 
 template <class F>
 void bind(std::function<F>& out, const std::shared_ptr<void>& library, const char* name) {
-  if (void* const found = dlsym(library.get(), name)) out = [library, call = reinterpret_cast<F*>(found)](auto... arguments) { return call(arguments...); };
+  if (void* const found = dlsym(library.get(), name))
+    out = [library, call = reinterpret_cast<F*>(found)](auto... arguments) { return call(arguments...); };
 }
 
 }  // namespace
@@ -168,8 +188,11 @@ std::optional<NvmlFunctions> open_nvml() {
 }
 
 Result<std::vector<NvmlDevice>> read_nvml(const NvmlFunctions& f) {
-  if (!f.init || !f.shutdown || !f.device_count || !f.device || !f.pci_info) return Status(Code::unsupported, "NVML is too old: functions of version 2 are missing");
-  if (const int error = f.init(); error != 0) return Status(Code::unsupported, fmt::format("NVML does not start (error {}): is the NVIDIA driver loaded?", error));
+  if (!f.init || !f.shutdown || !f.device_count || !f.device || !f.pci_info)
+    return Status(Code::unsupported, "NVML is too old: functions of version 2 are missing");
+  if (const int error = f.init(); error != 0)
+    return Status(Code::unsupported,
+                  fmt::format("NVML does not start (error {}): is the NVIDIA driver loaded?", error));
   unsigned count = 0;
   std::vector<NvmlDevice> devices;
   const int error = f.device_count(&count);

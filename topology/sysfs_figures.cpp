@@ -1,9 +1,9 @@
 #include "topology/sysfs_figures.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 #include <optional>
 
@@ -13,9 +13,10 @@
 namespace tutti::topology {
 namespace {
 
-// Slower than PCI Express 3.0 x1 is no link of a GPU: virtual machines report 2.5 GT/s x1 for whatever they pass through.
+// Slower than PCI Express 3.0 x1 is no link of a GPU: virtual machines report 2.5 GT/s x1 for whatever they pass
+// through.
 constexpr double kLeastGpuBytes = 0.9e9;
-constexpr long kMostMegabits = 3'200'000;        // the fastest ports of today have 800,000
+constexpr long kMostMegabits = 3'200'000;  // the fastest ports of today have 800,000
 
 // The first line; "" where there is none.
 std::string line_of(const std::string& file) {
@@ -35,7 +36,8 @@ std::optional<long> number_in(const std::string& file) {
 
 class Figures {
  public:
-  Figures(Graph& graph, std::string root) : graph_(graph), root_(std::move(root)), several_nodes_(graph.all(VertexKind::numa).size() > 1) {}
+  Figures(Graph& graph, std::string root)
+      : graph_(graph), root_(std::move(root)), several_nodes_(graph.all(VertexKind::numa).size() > 1) {}
 
   void add() {
     for (std::size_t v = 0; v < graph_.vertices.size(); ++v) {
@@ -48,9 +50,12 @@ class Figures {
  private:
   const Vertex& at(int v) const { return graph_.vertices[std::size_t(v)]; }
   void distrust(const std::string& text) { graph_.distrusted.push_back(text); }
-  std::string folder(const PciAddress& address) const { return root_ + "/sys/bus/pci/devices/" + to_string(address) + "/"; }
+  std::string folder(const PciAddress& address) const {
+    return root_ + "/sys/bus/pci/devices/" + to_string(address) + "/";
+  }
   std::optional<PciSpeed> speed(const PciAddress& address, const std::string& which) const {
-    return parse_pci_speed(line_of(folder(address) + which + "_link_speed"), line_of(folder(address) + which + "_link_width"));
+    return parse_pci_speed(line_of(folder(address) + which + "_link_speed"),
+                           line_of(folder(address) + which + "_link_width"));
   }
 
   void pci(int v) {
@@ -60,9 +65,12 @@ class Figures {
     const std::optional<long> node = number_in(folder(address) + "numa_node");
     if (!node) return;
     if (*node < 0) {
-      if (several_nodes_ && at(v).numa < 0) distrust(fmt::format("{}: numa_node {} on a machine with several: where it is is not known", to_string(address), *node));
+      if (several_nodes_ && at(v).numa < 0)
+        distrust(fmt::format("{}: numa_node {} on a machine with several: where it is is not known", to_string(address),
+                             *node));
     } else if (at(v).numa >= 0 && at(v).numa != *node) {
-      distrust(fmt::format("{}: numa_node {}, while its CPUs are those of node {}: the CPUs are believed", to_string(address), *node, at(v).numa));
+      distrust(fmt::format("{}: numa_node {}, while its CPUs are those of node {}: the CPUs are believed",
+                           to_string(address), *node, at(v).numa));
     } else if (at(v).numa < 0 && is_node(*node)) {
       graph_.vertices[std::size_t(v)].numa = int(*node);
     }
@@ -81,14 +89,21 @@ class Figures {
     if (vertex.kind == VertexKind::gpu && most && most->gigatransfers > now.gigatransfers) {
       double rate = most->gigatransfers;
       if (const auto& above = at(vertex.parent).pci)
-        if (const std::optional<PciSpeed> slot = speed(above->address, "max")) rate = std::min(rate, slot->gigatransfers);
-      source = fmt::format("sysfs max_link_speed, {:.1f} GT/s x{} (idle at {:.1f})", rate, now.width, now.gigatransfers);
+        if (const std::optional<PciSpeed> slot = speed(above->address, "max"))
+          rate = std::min(rate, slot->gigatransfers);
+      source =
+          fmt::format("sysfs max_link_speed, {:.1f} GT/s x{} (idle at {:.1f})", rate, now.width, now.gigatransfers);
       now.gigatransfers = std::max(rate, now.gigatransfers);
     }
-    std::erase_if(graph_.links, [&](const Link& l) { return l.kind == LinkKind::pci && l.a == vertex.parent && l.b == v; });
+    std::erase_if(graph_.links,
+                  [&](const Link& l) { return l.kind == LinkKind::pci && l.a == vertex.parent && l.b == v; });
     const bool fast = vertex.kind == VertexKind::gpu || vertex.kind == VertexKind::gpu_switch;
-    if (fast && bytes_per_second(now) < kLeastGpuBytes) return distrust(fmt::format("{}: PCI link of {}, as virtual machines report it", to_string(vertex.pci->address), to_string(now)));
-    if (emulated(*vertex.pci)) return distrust(fmt::format("{}: PCI link of {} of a device made up by a hypervisor", to_string(vertex.pci->address), to_string(now)));
+    if (fast && bytes_per_second(now) < kLeastGpuBytes)
+      return distrust(fmt::format("{}: PCI link of {}, as virtual machines report it", to_string(vertex.pci->address),
+                                  to_string(now)));
+    if (emulated(*vertex.pci))
+      return distrust(fmt::format("{}: PCI link of {} of a device made up by a hypervisor",
+                                  to_string(vertex.pci->address), to_string(now)));
     graph_.links.push_back({vertex.parent, v, LinkKind::pci, 1, {}, {bytes_per_second(now), Origin::read, source}});
   }
 
@@ -100,9 +115,10 @@ class Figures {
     for (const std::string& name : at(v).net_names) {
       if (out.count > 0) break;
       const std::optional<long> megabits = number_in(root_ + "/sys/class/net/" + name + "/speed");
-      if (!megabits || *megabits <= 0) continue;                        // -1: no cable, or a driver that does not say
+      if (!megabits || *megabits <= 0) continue;  // -1: no cable, or a driver that does not say
       if (*megabits > kMostMegabits || !at(v).pci) {
-        distrust(fmt::format("{}: {} Mb/s{}", name, *megabits, at(v).pci ? ", more than any port has" : " of an interface without a device"));
+        distrust(fmt::format("{}: {} Mb/s{}", name, *megabits,
+                             at(v).pci ? ", more than any port has" : " of an interface without a device"));
         continue;
       }
       out.count = 1;
@@ -113,11 +129,14 @@ class Figures {
 
   void verbs_ports(const std::string& device, Link& out) {
     std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(root_ + "/sys/class/infiniband/" + device + "/ports", ignored)) {
-      const std::string folder = entry.path().string() + "/", state = line_of(folder + "state"), rate = line_of(folder + "rate");
+    for (const auto& entry :
+         std::filesystem::directory_iterator(root_ + "/sys/class/infiniband/" + device + "/ports", ignored)) {
+      const std::string folder = entry.path().string() + "/", state = line_of(folder + "state"),
+                        rate = line_of(folder + "rate");
       double gigabits = 0;
       const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), gigabits);
-      if (error != std::errc() || std::string(end, rate.data() + rate.size()).rfind(" Gb/sec", 0) != 0 || gigabits <= 0) continue;
+      if (error != std::errc() || std::string(end, rate.data() + rate.size()).rfind(" Gb/sec", 0) != 0 || gigabits <= 0)
+        continue;
       const std::string name = device + " port " + entry.path().filename().string();
       if (state.find("ACTIVE") == std::string::npos) {
         graph_.notes.push_back(fmt::format("{} is not active ({})", name, state.empty() ? "no state" : state));
@@ -143,7 +162,8 @@ class Figures {
       if (base == 0x02 || base == 0x03 || base == 0x12) names.push_back(to_string(*address));
     }
     std::sort(names.begin(), names.end());
-    for (const std::string& name : names) distrust(name + ": a PCI domain of more than 16 bits; hwloc leaves the device out");
+    for (const std::string& name : names)
+      distrust(name + ": a PCI domain of more than 16 bits; hwloc leaves the device out");
   }
 
   Graph& graph_;

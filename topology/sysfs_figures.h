@@ -1,6 +1,6 @@
 #pragma once
-// SysfsFigures: what /sys says of devices beyond hwloc: PCI speed and width, NUMA node, speed of ports. It adds figures to a Graph and lists
-// what it does not believe; it finds no devices.
+// SysfsFigures: what /sys says of devices beyond hwloc: PCI speed and width, NUMA node, speed of ports. It adds figures
+// to a Graph and lists what it does not believe; it finds no devices.
 #include <string>
 
 #include "topology/graph.h"

@@ -10,10 +10,13 @@ namespace tutti::topology {
 class TextLines {
  public:
   explicit TextLines(const std::string& text) {
-    for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) ends_.push_back(std::ptrdiff_t(at));
+    for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+      ends_.push_back(std::ptrdiff_t(at));
   }
   // From 1; an offset below 0 (not known) gives 1.
-  int at(std::ptrdiff_t offset) const { return 1 + int(std::lower_bound(ends_.begin(), ends_.end(), offset) - ends_.begin()); }
+  int at(std::ptrdiff_t offset) const {
+    return 1 + int(std::lower_bound(ends_.begin(), ends_.end(), offset) - ends_.begin());
+  }
 
  private:
   std::vector<std::ptrdiff_t> ends_;

@@ -1,10 +1,10 @@
 #include "topology/unpacked_archive.h"
 
+#include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <cstdlib>
 #include <filesystem>
-#include <fmt/format.h>
 #include <sstream>
-#include <sys/statvfs.h>
 
 #include "core/errno_text.h"
 #include "topology/child_process.h"
@@ -33,12 +33,18 @@ Status check_entry(const std::string& file, const std::string& line, unsigned lo
   unsigned long long size = 0;
   const bool entry = words >> mode && mode.size() >= 10;
   if (entry && std::string("-dlh").find(mode[0]) == std::string::npos)
-    return Status(Code::invalid_argument, fmt::format("{}: expected files, folders and links, found a device or pipe: {}", file, line.substr(line.find_last_of(' ') + 1)));
-  if (!entry || !(words >> owner >> size >> date >> time)) return Status(Code::invalid_argument, fmt::format("{}: expected a tar archive, tar says \"{:.200}\"", file, line));
+    return Status(Code::invalid_argument,
+                  fmt::format("{}: expected files, folders and links, found a device or pipe: {}", file,
+                              line.substr(line.find_last_of(' ') + 1)));
+  if (!entry || !(words >> owner >> size >> date >> time))
+    return Status(Code::invalid_argument, fmt::format("{}: expected a tar archive, tar says \"{:.200}\"", file, line));
   std::getline(words >> std::ws, name);
   if (climbs(name.substr(0, name.find(mode[0] == 'h' ? " link to " : " -> "))))
-    return Status(Code::invalid_argument, fmt::format("{}: expected names inside of the archive, found {}", file, name));
-  if ((bytes += size) > kMaxBytes) return Status(Code::invalid_argument, fmt::format("{}: more than {} MB, expected a snapshot of /sys", file, kMaxBytes >> 20));
+    return Status(Code::invalid_argument,
+                  fmt::format("{}: expected names inside of the archive, found {}", file, name));
+  if ((bytes += size) > kMaxBytes)
+    return Status(Code::invalid_argument,
+                  fmt::format("{}: more than {} MB, expected a snapshot of /sys", file, kMaxBytes >> 20));
   return {};
 }
 
@@ -50,10 +56,13 @@ Result<unsigned long long> check_listing(const std::string& file) {
   unsigned long long bytes = 0;
   std::size_t entries = 0;
   for (std::string line; std::getline(lines, line);) {
-    if (++entries > kMaxEntries) return Status(Code::invalid_argument, fmt::format("{}: more than {} entries, expected a snapshot of /sys", file, kMaxEntries));
+    if (++entries > kMaxEntries)
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: more than {} entries, expected a snapshot of /sys", file, kMaxEntries));
     if (Status wrong = check_entry(file, line, bytes); !wrong) return wrong;
   }
-  if (entries == 0) return Status(Code::invalid_argument, file + ": expected a snapshot of /sys, found an empty archive");
+  if (entries == 0)
+    return Status(Code::invalid_argument, file + ": expected a snapshot of /sys, found an empty archive");
   return bytes + entries * 4096;
 }
 
@@ -74,7 +83,8 @@ void cut_links(const fs::path& folder) {
   std::error_code error;
   const fs::path root = fs::canonical(folder, error);
   std::vector<fs::path> out;
-  for (auto entry = fs::recursive_directory_iterator(root, error); entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+  for (auto entry = fs::recursive_directory_iterator(root, error); entry != fs::recursive_directory_iterator();
+       entry.increment(error)) {
     if (!entry->is_symlink(error)) continue;
     const fs::path target = fs::read_symlink(entry->path(), error);
     const fs::path lands = target.is_absolute() ? target : (entry->path().parent_path() / target).lexically_normal();
@@ -90,10 +100,12 @@ Result<UnpackedArchive> UnpackedArchive::unpack(const std::string& file) {
   const Result<unsigned long long> bytes = check_listing(file);
   if (!bytes) return bytes.status();
   const std::string folder = folder_for(*bytes);
-  if (folder.empty()) return Status(Code::out_of_resources, fmt::format("{}: no temporary folder: {}", file, errno_text(errno)));
+  if (folder.empty())
+    return Status(Code::out_of_resources, fmt::format("{}: no temporary folder: {}", file, errno_text(errno)));
   UnpackedArchive archive(folder);
   const Result<std::string> done =
-      run_program({"tar", "-x", "-f", file, "-C", folder, "--no-same-owner", "--no-same-permissions", "--mode=u+rwX"}, kLimit, kMaxListing);
+      run_program({"tar", "-x", "-f", file, "-C", folder, "--no-same-owner", "--no-same-permissions", "--mode=u+rwX"},
+                  kLimit, kMaxListing);
   if (!done) return Status(done.status().code(), fmt::format("{}: {}", file, done.status().text()));
   cut_links(folder);
   return archive;

@@ -1,8 +1,8 @@
-// The hwloc exports and snapshots of the corpus: every key of every expect.json; and each machine written as hwloc XML, loaded by libhwloc,
-// written by it and read again gives the same answers.
-#include <algorithm>
+// The hwloc exports and snapshots of the corpus: every key of every expect.json; and each machine written as hwloc XML,
+// loaded by libhwloc, written by it and read again gives the same answers.
 #include <gtest/gtest.h>
 #include <hwloc.h>
+#include <algorithm>
 #include <map>
 
 #include "tests/topology/expectations.h"
@@ -14,7 +14,8 @@ namespace tutti::topology::test {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr char kMissing[] = "no topology corpus: TUTTI_TOPOLOGY_CORPUS names no folder, and ../shared/topology is not beside the sources";
+constexpr char kMissing[] =
+    "no topology corpus: TUTTI_TOPOLOGY_CORPUS names no folder, and ../shared/topology is not beside the sources";
 
 std::vector<fs::path> machines() {
   std::vector<fs::path> files = files_in(corpus() / "hwloc", ".xml");
@@ -24,14 +25,17 @@ std::vector<fs::path> machines() {
 
 nlohmann::json expected_of(const fs::path& file) {
   const std::string name = file.filename().string();
-  return nlohmann::json::parse(read_text(file.parent_path() / (name.substr(0, name.rfind(file.extension() == ".xml" ? ".xml" : ".tar.bz2")) + ".expect.json")), nullptr, false);
+  return nlohmann::json::parse(
+      read_text(file.parent_path() /
+                (name.substr(0, name.rfind(file.extension() == ".xml" ? ".xml" : ".tar.bz2")) + ".expect.json")),
+      nullptr, false);
 }
 
 // Keys that only one file has, about accelerators: computed here, since the library makes no groups of what is no GPU.
 void compare_accelerators(const Graph& graph, nlohmann::json& expected) {
   const auto at = [&graph](int v) -> const Vertex& { return graph.vertices[std::size_t(v)]; };
   const auto nearest = [&graph](int from, const std::vector<int>& candidates) {
-    std::pair<int, int> best{-1, -1};            // the deepest common ancestor, and with whom
+    std::pair<int, int> best{-1, -1};  // the deepest common ancestor, and with whom
     for (const int c : candidates)
       if (c != from) best = std::max(best, std::pair(common_ancestor(graph, from, c), -c));
     return std::pair(best.first, -best.second);
@@ -61,11 +65,11 @@ std::string through_libhwloc(const std::string& xml) {
   std::string out;
   hwloc_topology_init(&topology);
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);      // NVSwitches
+  hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);  // NVSwitches
   char* text = nullptr;
   int length = 0;
-  if (hwloc_topology_set_xmlbuffer(topology, xml.c_str(), int(xml.size()) + 1) == 0 && hwloc_topology_load(topology) == 0 &&
-      hwloc_topology_export_xmlbuffer(topology, &text, &length, 0) == 0) {
+  if (hwloc_topology_set_xmlbuffer(topology, xml.c_str(), int(xml.size()) + 1) == 0 &&
+      hwloc_topology_load(topology) == 0 && hwloc_topology_export_xmlbuffer(topology, &text, &length, 0) == 0) {
     out = text;
     hwloc_free_xmlbuffer(topology, text);
   }
@@ -94,7 +98,8 @@ TEST(CorpusHwloc, EveryKeyOfEveryFile) {
     if (expected.value("load_error_with_hwloc_2", false)) {
       ASSERT_FALSE(graph.ok()) << file;
       EXPECT_EQ(graph.status().code(), Code::unsupported);
-      EXPECT_NE(graph.status().text().find(file.filename().string() + ":3: hwloc XML version 3.0"), std::string::npos) << graph.status().text();
+      EXPECT_NE(graph.status().text().find(file.filename().string() + ":3: hwloc XML version 3.0"), std::string::npos)
+          << graph.status().text();
       EXPECT_NE(graph.status().text().find("lstopo"), std::string::npos);
       continue;
     }
@@ -112,7 +117,7 @@ TEST(CorpusHwloc, EveryMachineSurvivesBeingWritten) {
   int written = 0;
   for (const fs::path& file : files) {
     const Result<Graph> graph = read_file(file.string());
-    if (!graph.ok()) continue;                   // refused with a reason: the other tests say which may be
+    if (!graph.ok()) continue;  // refused with a reason: the other tests say which may be
     const std::string name = file.filename().string();
     const Result<std::string> xml = write_hwloc_xml(*graph);
     ASSERT_TRUE(xml.ok()) << name << ": " << xml.status().to_string();

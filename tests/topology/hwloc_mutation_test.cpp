@@ -1,6 +1,6 @@
-// Thousands of damaged topologies: bytes flipped, pieces cut, doubled and exchanged, numbers made absurd. Whatever comes out, the reader
-// ends, and ends well: a graph that is in order and can be written and read again, or a refusal that names the file and a line.
-// The seed is fixed; TUTTI_FUZZ_SECONDS makes it longer and its seed another.
+// Thousands of damaged topologies: bytes flipped, pieces cut, doubled and exchanged, numbers made absurd. Whatever
+// comes out, the reader ends, and ends well: a graph that is in order and can be written and read again, or a refusal
+// that names the file and a line. The seed is fixed; TUTTI_FUZZ_SECONDS makes it longer and its seed another.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -18,7 +18,8 @@ namespace {
 std::vector<std::string> seeds() {
   std::vector<std::string> texts;
   for (const auto& file : files_in(std::filesystem::path(TUTTI_SOURCE_DIR) / "tests/topology/data", ".xml"))
-    if (std::string text = read_text(file); text.find("<topology") != std::string::npos) texts.push_back(std::move(text));
+    if (std::string text = read_text(file); text.find("<topology") != std::string::npos)
+      texts.push_back(std::move(text));
   if (!corpus().empty())
     for (const auto& file : files_in(corpus() / "hwloc", ".xml"))
       if (std::string text = read_text(file); text.size() < 200'000) texts.push_back(std::move(text));
@@ -53,7 +54,7 @@ TEST(HwlocMutation, DamagedTextsAreReadOrRefused) {
     std::mt19937_64 random(seed);
     check(mutated(texts[random() % texts.size()], texts[random() % texts.size()], random), seed, accepted);
   }
-  EXPECT_GT(accepted, done / 8);                 // or the damage is not worth its name
+  EXPECT_GT(accepted, done / 8);  // or the damage is not worth its name
   EXPECT_GT(done - accepted, done / 8);
 }
 

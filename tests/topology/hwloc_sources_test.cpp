@@ -1,14 +1,14 @@
-// What comes by way of libhwloc, /sys and NVML: synthetic topologies, snapshots (folders and archives), this machine, a driver played by
-// the test. Snapshots are made here, file by file.
+// What comes by way of libhwloc, /sys and NVML: synthetic topologies, snapshots (folders and archives), this machine, a
+// driver played by the test. Snapshots are made here, file by file.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/topology/expectations.h"
 #include "topology/answers.h"
@@ -50,7 +50,8 @@ void put_machine(const Folder& f, const std::string& top = "") {
   f.put(top + "sys/devices/system/node/online", "0-1\n");
   f.put(top + "sys/devices/system/node/possible", "0-1\n");
   for (int cpu = 0; cpu < 4; ++cpu) {
-    const std::string at = fmt::format("{}sys/devices/system/cpu/cpu{}/", top, cpu), package = fmt::format("{:x}", cpu < 2 ? 3 : 12);
+    const std::string at = fmt::format("{}sys/devices/system/cpu/cpu{}/", top, cpu),
+                      package = fmt::format("{:x}", cpu < 2 ? 3 : 12);
     f.put(at + "online", "1\n");
     f.put(at + "topology/core_id", fmt::format("{}\n", cpu));
     f.put(at + "topology/physical_package_id", fmt::format("{}\n", cpu / 2));
@@ -131,20 +132,33 @@ TEST(Synthetic, NodesPackagesAndCores) {
 
 TEST(Synthetic, RefusalsNameTheWord) {
   const auto text = [](const std::string& t) { return read_synthetic(t, t).status().to_string(); };
-  EXPECT_EQ(text("numa:2 pu:x"), "invalid_argument: synthetic topology \"numa:2 pu:x\": at position 8 (\"pu:x\"): expected TYPE:COUNT, such as numa:2, package:2 or pu:4");
-  EXPECT_EQ(text("numa:0 pu:2"), "invalid_argument: synthetic topology \"numa:0 pu:2\": at position 1 (\"numa:0 pu:2\"): expected TYPE:COUNT, such as numa:2, package:2 or pu:4");
-  EXPECT_EQ(text("numa:1000 pu:1000"), "invalid_argument: synthetic topology \"numa:1000 pu:1000\": at position 11 (\"pu:1000\"): expected at most 65536 PUs in all");
-  EXPECT_EQ(text("numa:2(memory=1 pu:2"), "invalid_argument: synthetic topology \"numa:2(memory=1 pu:2\": at position 7 (\"(memory=1 pu:2\"): expected a closing )");
+  EXPECT_EQ(text("numa:2 pu:x"),
+            "invalid_argument: synthetic topology \"numa:2 pu:x\": at position 8 (\"pu:x\"): expected TYPE:COUNT, such "
+            "as numa:2, package:2 or pu:4");
+  EXPECT_EQ(text("numa:0 pu:2"),
+            "invalid_argument: synthetic topology \"numa:0 pu:2\": at position 1 (\"numa:0 pu:2\"): expected "
+            "TYPE:COUNT, such as numa:2, package:2 or pu:4");
+  EXPECT_EQ(text("numa:1000 pu:1000"),
+            "invalid_argument: synthetic topology \"numa:1000 pu:1000\": at position 11 (\"pu:1000\"): expected at "
+            "most 65536 PUs in all");
+  EXPECT_EQ(text("numa:2(memory=1 pu:2"),
+            "invalid_argument: synthetic topology \"numa:2(memory=1 pu:2\": at position 7 (\"(memory=1 pu:2\"): "
+            "expected a closing )");
   EXPECT_EQ(text(" "), "invalid_argument: synthetic topology: expected words such as \"numa:2 pu:4\", found none");
-  EXPECT_EQ(text("zebra:2 pu:4").rfind("invalid_argument: synthetic topology \"zebra:2 pu:4\": hwloc refuses it", 0), 0u);
+  EXPECT_EQ(text("zebra:2 pu:4").rfind("invalid_argument: synthetic topology \"zebra:2 pu:4\": hwloc refuses it", 0),
+            0u);
   EXPECT_EQ(read_file("no-such-file.xml").status().to_string(),
-            "invalid_argument: no-such-file.xml: no such file or folder, and not a synthetic topology such as \"numa:2 pu:4\"");
+            "invalid_argument: no-such-file.xml: no such file or folder, and not a synthetic topology such as \"numa:2 "
+            "pu:4\"");
 }
 
 void put_devices(const Folder& f, const std::string& top = "") {
-  put_function(f, {"0000:01:00.0", "0x030200", "0x10de", "0x2330", "0", "3", "2.5 GT/s PCIe", "16", "32.0 GT/s PCIe"}, top);       // idle
-  put_function(f, {"0000:02:00.0", "0x030200", "0x10de", "0x2330", "1", "c", "2.5 GT/s PCIe", "1", "2.5 GT/s PCIe"}, top);          // passed through
-  put_function(f, {"0000:03:00.0", "0x020700", "0x15b3", "0x1021", "-1", "f", "16.0 GT/s PCIe", "16", "16.0 GT/s PCIe"}, top);
+  put_function(f, {"0000:01:00.0", "0x030200", "0x10de", "0x2330", "0", "3", "2.5 GT/s PCIe", "16", "32.0 GT/s PCIe"},
+               top);  // idle
+  put_function(f, {"0000:02:00.0", "0x030200", "0x10de", "0x2330", "1", "c", "2.5 GT/s PCIe", "1", "2.5 GT/s PCIe"},
+               top);  // passed through
+  put_function(f, {"0000:03:00.0", "0x020700", "0x15b3", "0x1021", "-1", "f", "16.0 GT/s PCIe", "16", "16.0 GT/s PCIe"},
+               top);
   put_function(f, {"0000:04:00.0", "0x020000", "0x8086", "0x1593", "1", "c", "Unknown", "0", "Unknown"}, top);
   f.put(top + "sys/bus/pci/devices/0000:03:00.0/infiniband/mlx5_0/node_type", "1: CA\n");
   f.put(top + "sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
@@ -185,9 +199,12 @@ TEST(SysfsFigures, SpeedsPortsAndWhatIsNotBelieved) {
   EXPECT_NEAR(gpu->bandwidth.value, 63.0e9, 0.1e9);
   EXPECT_EQ(gpu->bandwidth.source, "sysfs max_link_speed, 32.0 GT/s x16 (idle at 2.5)");
   EXPECT_EQ(link_of(graph, LinkKind::pci, "GPU 1"), nullptr);
-  EXPECT_EQ(about(graph.distrusted, "0000:02:00.0"), "0000:02:00.0: PCI link of 2.5 GT/s x1, as virtual machines report it");
-  EXPECT_EQ(about(graph.distrusted, "0000:03:00.0"), "0000:03:00.0: numa_node -1 on a machine with several: where it is is not known");
-  EXPECT_EQ(about(graph.distrusted, "10000:e1"), "10000:e1:00.0: a PCI domain of more than 16 bits; hwloc leaves the device out");
+  EXPECT_EQ(about(graph.distrusted, "0000:02:00.0"),
+            "0000:02:00.0: PCI link of 2.5 GT/s x1, as virtual machines report it");
+  EXPECT_EQ(about(graph.distrusted, "0000:03:00.0"),
+            "0000:03:00.0: numa_node -1 on a machine with several: where it is is not known");
+  EXPECT_EQ(about(graph.distrusted, "10000:e1"),
+            "10000:e1:00.0: a PCI domain of more than 16 bits; hwloc leaves the device out");
   EXPECT_EQ(graph.vertices[3].numa, 0);
   EXPECT_EQ(graph.vertices[6].numa, 1);
   EXPECT_NEAR(link_of(graph, LinkKind::pci, "mlx5_0")->bandwidth.value, 31.5e9, 0.1e9);
@@ -222,12 +239,16 @@ TEST(Snapshot, FolderAndArchiveGiveTheSameMachine) {
 
 TEST(Snapshot, WhatIsNoSnapshotIsRefused) {
   const Folder f, out;
-  EXPECT_EQ(read_file(f.path()).status().to_string(), "invalid_argument: " + f.path() + ": expected a snapshot of /sys, that is a folder with sys/ in it, found none");
+  EXPECT_EQ(
+      read_file(f.path()).status().to_string(),
+      "invalid_argument: " + f.path() + ": expected a snapshot of /sys, that is a folder with sys/ in it, found none");
   f.put("sys/nothing", "");
   const Result<Graph> empty = read_file(f.path());
-  EXPECT_TRUE(empty.ok() || !empty.status().text().empty());               // whatever libhwloc makes of it, the process lives
+  EXPECT_TRUE(empty.ok() || !empty.status().text().empty());  // whatever libhwloc makes of it, the process lives
   const std::string archive = out.path() + "/a.tar";
-  const auto pack = [&](const std::string& what) { return std::system(fmt::format("tar -P -cf {} -C {} {} 2>/dev/null", archive, f.path(), what).c_str()) == 0; };
+  const auto pack = [&](const std::string& what) {
+    return std::system(fmt::format("tar -P -cf {} -C {} {} 2>/dev/null", archive, f.path(), what).c_str()) == 0;
+  };
   const auto said = [&] { return read_file(archive).status().text(); };
   ASSERT_EQ(mkfifo((f.path() + "/pipe").c_str(), 0600), 0);
   ASSERT_TRUE(pack("pipe"));
@@ -245,7 +266,8 @@ TEST(Snapshot, WhatIsNoSnapshotIsRefused) {
 TEST(Snapshot, LinksOutOfTheArchiveAreCut) {
   const Folder f, secret, out;
   put_machine(f, "s/");
-  put_function(f, {"0000:01:00.0", "0x030200", "0x10de", "0x2330", "0", "3", "16.0 GT/s PCIe", "16", "16.0 GT/s PCIe"}, "s/");
+  put_function(f, {"0000:01:00.0", "0x030200", "0x10de", "0x2330", "0", "3", "16.0 GT/s PCIe", "16", "16.0 GT/s PCIe"},
+               "s/");
   secret.put("speed", "32.0 GT/s PCIe\n");
   fs::remove(f.path() + "/s/sys/bus/pci/devices/0000:01:00.0/current_link_speed");
   fs::create_symlink(secret.path() + "/speed", f.path() + "/s/sys/bus/pci/devices/0000:01:00.0/current_link_speed");
@@ -254,20 +276,26 @@ TEST(Snapshot, LinksOutOfTheArchiveAreCut) {
   const Result<Graph> graph = read_file(archive);
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   ASSERT_EQ(graph->all(VertexKind::gpu).size(), 1u);
-  for (const Link& link : graph->links) EXPECT_EQ(link.bandwidth.source.find("32.0 GT/s"), std::string::npos) << link.bandwidth.source;
+  for (const Link& link : graph->links)
+    EXPECT_EQ(link.bandwidth.source.find("32.0 GT/s"), std::string::npos) << link.bandwidth.source;
 }
 
 TEST(ReadFile, TellsTheFormByContent) {
   const Folder f;
   f.put("a", "<?xml version=\"1.0\"?>\n<!-- <system> -->\n<other/>\n");
-  EXPECT_EQ(read_file(f.path() + "/a").status().text(), f.path() + "/a: expected <topology> (hwloc) or <system> (NCCL) as the first element, found \"other\"");
+  EXPECT_EQ(read_file(f.path() + "/a").status().text(),
+            f.path() + "/a: expected <topology> (hwloc) or <system> (NCCL) as the first element, found \"other\"");
   f.put("b", "  \n");
   EXPECT_EQ(read_file(f.path() + "/b").status().text(), f.path() + "/b:1: expected a topology, found an empty file");
-  f.put("c", "<!-- x -->\n<topology version=\"2.0\"><object type=\"Machine\"><object type=\"PU\" os_index=\"0\"/></object></topology>");
+  f.put("c",
+        "<!-- x -->\n<topology version=\"2.0\"><object type=\"Machine\"><object type=\"PU\" "
+        "os_index=\"0\"/></object></topology>");
   EXPECT_EQ(read_file(f.path() + "/c")->format, "hwloc-xml");
   f.put("d", "        GPU0    GPU1\nGPU0     X      NV4\nGPU1    NV4      X\n");
   EXPECT_EQ(read_file(f.path() + "/d")->format, "nvidia-smi");
-  f.put("e", "<system version=\"1\"><cpu numaid=\"0\" affinity=\"0000ffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"143\" modelid=\"49\"/></system>");
+  f.put("e",
+        "<system version=\"1\"><cpu numaid=\"0\" affinity=\"0000ffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
+        "familyid=\"143\" modelid=\"49\"/></system>");
   EXPECT_EQ(read_file(f.path() + "/e")->format, "nccl-xml");
 }
 
@@ -289,15 +317,18 @@ TEST(Live, WhatThisProcessMayUse) {
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   ASSERT_TRUE(narrow.ok()) << narrow.status().to_string();
   EXPECT_EQ(narrow->vertices[0].cpus.to_string(), std::to_string(first));
-  EXPECT_EQ(narrow->all(VertexKind::nic).size(), all->all(VertexKind::nic).size());          // devices stay
+  EXPECT_EQ(narrow->all(VertexKind::nic).size(), all->all(VertexKind::nic).size());  // devices stay
   EXPECT_EQ(narrow->all(VertexKind::gpu).size(), all->all(VertexKind::gpu).size());
 }
 
 // A driver of three GPUs: two with NVLinks to each other and to a switch, one with a link to nowhere.
 struct Driver {
   int started = 0, stopped = 0, init_result = 0;
-  struct Entry { unsigned type, bus; };
-  std::vector<std::vector<Entry>> links = {{{0, 2}, {0, 2}, {2, 0x50}, {2, 0x50}}, {{0, 1}, {0, 1}, {0, 1}, {2, 0x50}}, {{0, 0x99}}};
+  struct Entry {
+    unsigned type, bus;
+  };
+  std::vector<std::vector<Entry>> links = {
+      {{0, 2}, {0, 2}, {2, 0x50}, {2, 0x50}}, {{0, 1}, {0, 1}, {0, 1}, {2, 0x50}}, {{0, 0x99}}};
 };
 
 NvmlFunctions functions_of(Driver& d) {
@@ -307,12 +338,20 @@ NvmlFunctions functions_of(Driver& d) {
   f.shutdown = [&d] { return ++d.stopped, 0; };
   f.device_count = [](unsigned* n) { return *n = 3, 0; };
   f.device = [](unsigned i, void** out) { return *out = reinterpret_cast<void*>(std::uintptr_t(i) + 1), 0; };
-  f.pci_info = [index](void* device, NvmlPciInfo* info) { return *info = {}, info->bus = unsigned(index(device)) + 1, 0; };
+  f.pci_info = [index](void* device, NvmlPciInfo* info) {
+    return *info = {}, info->bus = unsigned(index(device)) + 1, 0;
+  };
   f.name = [](void*, char* out, unsigned) { return std::copy_n("Fake H100", 10, out), 0; };
-  f.link_state = [&d, index](void* device, unsigned link, unsigned* active) { return *active = link < d.links[index(device)].size(), link < 12 ? 0 : 2; };
+  f.link_state = [&d, index](void* device, unsigned link, unsigned* active) {
+    return *active = link < d.links[index(device)].size(), link < 12 ? 0 : 2;
+  };
   f.link_version = [](void*, unsigned, unsigned* version) { return *version = 6, 0; };
-  f.link_remote_type = [&d, index](void* device, unsigned link, unsigned* type) { return *type = d.links[index(device)][link].type, 0; };
-  f.link_remote = [&d, index](void* device, unsigned link, NvmlPciInfo* info) { return *info = {}, info->bus = d.links[index(device)][link].bus, 0; };
+  f.link_remote_type = [&d, index](void* device, unsigned link, unsigned* type) {
+    return *type = d.links[index(device)][link].type, 0;
+  };
+  f.link_remote = [&d, index](void* device, unsigned link, NvmlPciInfo* info) {
+    return *info = {}, info->bus = d.links[index(device)][link].bus, 0;
+  };
   f.pcie_generation = [](void*, unsigned* out) { return *out = 5, 0; };
   f.pcie_width = [](void*, unsigned* out) { return *out = 16, 0; };
   return f;
@@ -351,12 +390,13 @@ TEST(Nvml, LinksOfGpusAndSwitches) {
 TEST(Nvml, ADriverThatIsNotThereOrTooOld) {
   Driver driver;
   driver.init_result = 9;
-  EXPECT_EQ(read_nvml(functions_of(driver)).status().to_string(), "unsupported: NVML does not start (error 9): is the NVIDIA driver loaded?");
+  EXPECT_EQ(read_nvml(functions_of(driver)).status().to_string(),
+            "unsupported: NVML does not start (error 9): is the NVIDIA driver loaded?");
   EXPECT_EQ(driver.stopped, 0);
   EXPECT_EQ(read_nvml({}).status().to_string(), "unsupported: NVML is too old: functions of version 2 are missing");
   driver.init_result = 0;
   NvmlFunctions old = functions_of(driver);
-  old.link_state = nullptr;                      // a driver from before NVLink
+  old.link_state = nullptr;  // a driver from before NVLink
   old.link_version = nullptr;
   old.link_remote = nullptr;
   const auto devices = read_nvml(old);

@@ -1,4 +1,5 @@
-// hwloc XML by hand, one peculiarity each: what is made of it, what is not believed, what is refused and with which words.
+// hwloc XML by hand, one peculiarity each: what is made of it, what is not believed, what is refused and with which
+// words.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -33,7 +34,8 @@ std::string refusal(const std::string& text) {
 
 std::string machine(const std::string& inside, const std::string& version = " version=\"2.0\"") {
   return "<topology" + version + ">\n<object type=\"Machine\" cpuset=\"0x3\" nodeset=\"0x1\">\n" + inside +
-         "\n<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\"/><object type=\"PU\" os_index=\"1\" cpuset=\"0x2\"/></object>\n</topology>\n";
+         "\n<object type=\"PU\" os_index=\"0\" cpuset=\"0x1\"/><object type=\"PU\" os_index=\"1\" "
+         "cpuset=\"0x2\"/></object>\n</topology>\n";
 }
 
 TEST(HwlocXml, DualEpycWithFourGpusANode) {
@@ -74,7 +76,7 @@ TEST(HwlocXml, DevicesAtTheMachineOfOnePackageAreInItsNode) {
   EXPECT_EQ(is["gpu_socket"], json::parse("[0,0]"));
   EXPECT_EQ(is["gpu_numa"], json::parse("[0,0]"));
   EXPECT_EQ(is["nearest_gpu_level"]["0"], "NUMA");
-  EXPECT_EQ(is["numa_nodes"], 2);                // the second is memory only
+  EXPECT_EQ(is["numa_nodes"], 2);  // the second is memory only
 }
 
 TEST(HwlocXml, Version1HasNodesInTheTree) {
@@ -95,7 +97,8 @@ TEST(HwlocXml, WhatAVirtualMachineMakesUpIsNotBelieved) {
   EXPECT_EQ(is["nics"], 1);
   EXPECT_EQ(is["net_osdevs_without_pci"], json::parse(R"(["eth0"])"));
   EXPECT_EQ(is["nearest_nic"]["0"], json::parse(R"(["mlx5_0"])"));
-  EXPECT_EQ(about(graph.distrusted, "0000:05:00.0"), "0000:05:00.0: PCI link of 0.25 GB/s, as virtual machines report it");
+  EXPECT_EQ(about(graph.distrusted, "0000:05:00.0"),
+            "0000:05:00.0: PCI link of 0.25 GB/s, as virtual machines report it");
   EXPECT_EQ(about(graph.distrusted, "made up by a hypervisor: what"),
             "bridge 0000:04:00.0 is made up by a hypervisor: what hangs below need not share a switch");
   for (const Link& link : graph.links) EXPECT_NE(link.kind, LinkKind::pci) << link.bandwidth.source;
@@ -109,10 +112,12 @@ TEST(HwlocXml, EmptySetsForbiddenCpusAndDuplicates) {
   EXPECT_EQ(is["gpu_socket"], json::parse("[0,1]"));
   EXPECT_EQ(is["gpu_numa"], json::parse("[0,1]"));
   EXPECT_EQ(is["numa_nodes_without_cpu"], 1);
-  ASSERT_EQ(graph.all(VertexKind::pu).size(), 1u);                         // PU 1 is not allowed
+  ASSERT_EQ(graph.all(VertexKind::pu).size(), 1u);  // PU 1 is not allowed
   EXPECT_EQ(graph.vertices[0].cpus.to_string(), "0");
-  EXPECT_EQ(about(graph.distrusted, "empty set"), "NUMA node 1: has devices and an empty set of CPUs; the tree tells where they are");
-  EXPECT_EQ(about(graph.distrusted, "twice"), "line 23: PCI function 0000:81:00.0 is there twice, the second is left out");
+  EXPECT_EQ(about(graph.distrusted, "empty set"),
+            "NUMA node 1: has devices and an empty set of CPUs; the tree tells where they are");
+  EXPECT_EQ(about(graph.distrusted, "twice"),
+            "line 23: PCI function 0000:81:00.0 is there twice, the second is left out");
 }
 
 TEST(HwlocXml, LinksOfGpusTilesAndOtherAccelerators) {
@@ -121,7 +126,7 @@ TEST(HwlocXml, LinksOfGpusTilesAndOtherAccelerators) {
   EXPECT_EQ(is["gpus"], 3);
   EXPECT_EQ(is["logical_gpus"], 4);
   EXPECT_EQ(is["direct_links"], json::parse("[[0,1,2]]"));
-  EXPECT_EQ(is["links_to_switch_or_unlisted"], json::parse(R"({"0":6})"));      // a NVSwitch
+  EXPECT_EQ(is["links_to_switch_or_unlisted"], json::parse(R"({"0":6})"));  // a NVSwitch
   EXPECT_EQ(is["not_gpus_display_only"], json::parse(R"(["0000:04:00.0 1002:515e"])"));
   EXPECT_EQ(is["other_accelerators"], json::parse(R"(["0000:05:00.0 1200 10ee:5000"])"));
 }
@@ -134,41 +139,61 @@ TEST(HwlocXml, WithoutNodesThereIsOne) {
 }
 
 TEST(HwlocXml, RefusalsNameTheLineAndWhatWasExpected) {
-  EXPECT_EQ(refusal(""), "invalid_argument: x.xml:1: expected well-formed XML: No document element found (the file ends too early)");
+  EXPECT_EQ(refusal(""),
+            "invalid_argument: x.xml:1: expected well-formed XML: No document element found (the file ends too early)");
   const std::string whole = machine("");
-  EXPECT_EQ(refusal(whole.substr(0, whole.size() / 2)).rfind("invalid_argument: x.xml:4: expected well-formed XML", 0), 0u);
+  EXPECT_EQ(refusal(whole.substr(0, whole.size() / 2)).rfind("invalid_argument: x.xml:4: expected well-formed XML", 0),
+            0u);
   EXPECT_EQ(refusal("<system/>"), "invalid_argument: x.xml:1: expected <topology>, found <system>");
-  EXPECT_EQ(refusal("<topology version=\"2.0\"/>"), "invalid_argument: x.xml:1: expected <object type=\"Machine\"> in <topology>, found none");
-  EXPECT_EQ(refusal(machine("", " version=\"two\"")), "invalid_argument: x.xml:1: version=\"two\": expected 1 or 2, such as 2.0");
-  EXPECT_EQ(refusal(machine("", " version=\"3.0\"")).rfind("unsupported: x.xml:1: hwloc XML version 3.0: only versions 1 and 2 can be read; export it again", 0), 0u);
-  EXPECT_EQ(refusal("<topology>\n<object type=\"Machine\"/>\n</topology>"), "invalid_argument: x.xml:2: expected at least one object of type PU, found none");
-  EXPECT_EQ(refusal("<topology>\n<object type=\"PU\" os_index=\"0\"/></topology>"), "invalid_argument: x.xml:2: expected the root to be a Machine, found PU");
+  EXPECT_EQ(refusal("<topology version=\"2.0\"/>"),
+            "invalid_argument: x.xml:1: expected <object type=\"Machine\"> in <topology>, found none");
+  EXPECT_EQ(refusal(machine("", " version=\"two\"")),
+            "invalid_argument: x.xml:1: version=\"two\": expected 1 or 2, such as 2.0");
+  EXPECT_EQ(
+      refusal(machine("", " version=\"3.0\""))
+          .rfind("unsupported: x.xml:1: hwloc XML version 3.0: only versions 1 and 2 can be read; export it again", 0),
+      0u);
+  EXPECT_EQ(refusal("<topology>\n<object type=\"Machine\"/>\n</topology>"),
+            "invalid_argument: x.xml:2: expected at least one object of type PU, found none");
+  EXPECT_EQ(refusal("<topology>\n<object type=\"PU\" os_index=\"0\"/></topology>"),
+            "invalid_argument: x.xml:2: expected the root to be a Machine, found PU");
   EXPECT_EQ(refusal(machine("<object/>")), "invalid_argument: x.xml:3: <object>: expected an attribute type");
-  EXPECT_EQ(refusal(machine("<object type=\"PU\"/>")), "invalid_argument: x.xml:3: PU: expected os_index from 0 to 131071, found \"\"");
+  EXPECT_EQ(refusal(machine("<object type=\"PU\"/>")),
+            "invalid_argument: x.xml:3: PU: expected os_index from 0 to 131071, found \"\"");
   EXPECT_EQ(refusal(machine("<object type=\"Core\" cpuset=\"0xg\"/>")),
-            "invalid_argument: x.xml:3: cpuset=\"0xg\": expected a set such as 0x0000000f,,0xff000000 of at most 131072 bits");
+            "invalid_argument: x.xml:3: cpuset=\"0xg\": expected a set such as 0x0000000f,,0xff000000 of at most "
+            "131072 bits");
   EXPECT_EQ(refusal(machine("<object type=\"PCIDev\" pci_busid=\"nowhere\"/>")),
             "invalid_argument: x.xml:3: PCIDev: pci_busid=\"nowhere\": expected an address such as 0000:13:00.0");
   EXPECT_EQ(refusal(machine("<object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" pci_type=\"0302\"/>")),
             "invalid_argument: x.xml:3: PCIDev: pci_type=\"0302\": expected class and ids such as 0302 [10de:1db1]");
-  EXPECT_EQ(refusal(machine("<object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" pci_type=\"0302 [10de:1db1]\" pci_link_speed=\"nan\"/>")),
-            "invalid_argument: x.xml:3: pci_link_speed=\"nan\": expected GB/s, 0 or more");
+  EXPECT_EQ(
+      refusal(machine(
+          "<object type=\"PCIDev\" pci_busid=\"0000:01:00.0\" pci_type=\"0302 [10de:1db1]\" pci_link_speed=\"nan\"/>")),
+      "invalid_argument: x.xml:3: pci_link_speed=\"nan\": expected GB/s, 0 or more");
   EXPECT_EQ(refusal("<topology version=\"2.0\"><object type=\"Machine\"><object type=\"PU\" os_index=\"0\"/></object>\n"
-                    "<distances2hetero nbobjs=\"2\" name=\"NVLinkBandwidth\"><indexes>OSDev:1 OSDev:2</indexes><u64values>1 2 3</u64values></distances2hetero></topology>"),
+                    "<distances2hetero nbobjs=\"2\" name=\"NVLinkBandwidth\"><indexes>OSDev:1 "
+                    "OSDev:2</indexes><u64values>1 2 3</u64values></distances2hetero></topology>"),
             "invalid_argument: x.xml:2: <u64values>: expected 4 numbers, found 3");
 }
 
 TEST(HwlocXml, HostileTextsAreRefusedQuickly) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "<object type=\"Group\">";
-  EXPECT_NE(refusal("<topology version=\"2.0\"><object type=\"Machine\">" + deep).find("expected well-formed XML"), std::string::npos);
+  EXPECT_NE(refusal("<topology version=\"2.0\"><object type=\"Machine\">" + deep).find("expected well-formed XML"),
+            std::string::npos);
   for (int i = 0; i < 100'000; ++i) deep += "</object>";
   EXPECT_EQ(refusal("<topology version=\"2.0\"><object type=\"Machine\">" + deep + "</object></topology>"),
             "invalid_argument: x.xml:1: expected at most 128 objects inside of each other");
-  EXPECT_NE(refusal(machine("<object type=\"Core\" cpuset=\"" + std::string(1 << 20, ',') + "\"/>")).find("expected a set"), std::string::npos);
-  EXPECT_NE(refusal(machine("<object type=\"PU\" os_index=\"4000000000\"/>")).find("os_index from 0"), std::string::npos);
-  EXPECT_NE(refusal("<topology version=\"2.0\"><object type=\"Machine\"><object type=\"PU\" os_index=\"0\"/></object><distances2 nbobjs=\"4294967295\" name=\"x\"/></topology>")
-                .find("expected a number from 0 to 4096"), std::string::npos);
+  EXPECT_NE(
+      refusal(machine("<object type=\"Core\" cpuset=\"" + std::string(1 << 20, ',') + "\"/>")).find("expected a set"),
+      std::string::npos);
+  EXPECT_NE(refusal(machine("<object type=\"PU\" os_index=\"4000000000\"/>")).find("os_index from 0"),
+            std::string::npos);
+  EXPECT_NE(refusal("<topology version=\"2.0\"><object type=\"Machine\"><object type=\"PU\" "
+                    "os_index=\"0\"/></object><distances2 nbobjs=\"4294967295\" name=\"x\"/></topology>")
+                .find("expected a number from 0 to 4096"),
+            std::string::npos);
 }
 
 // Every other bit of a very large machine: quadratic work would show.
@@ -183,7 +208,8 @@ TEST(HwlocXml, ManyRangesOfCpus) {
 }
 
 TEST(HwlocXml, WritingKeepsEverything) {
-  for (const char* name : {"hwloc-dual-epyc.xml", "hwloc-one-package.xml", "hwloc-version1.xml", "hwloc-virtual-machine.xml", "hwloc-empty-sets.xml", "hwloc-links-and-tiles.xml"}) {
+  for (const char* name : {"hwloc-dual-epyc.xml", "hwloc-one-package.xml", "hwloc-version1.xml",
+                           "hwloc-virtual-machine.xml", "hwloc-empty-sets.xml", "hwloc-links-and-tiles.xml"}) {
     const Graph graph = read_data(name);
     const Result<std::string> xml = write_hwloc_xml(graph);
     ASSERT_TRUE(xml.ok()) << name;
@@ -200,7 +226,8 @@ TEST(HwlocXml, WritingKeepsEverything) {
 }
 
 TEST(HwlocXml, AGraphThatHwlocCannotHoldIsRefused) {
-  EXPECT_EQ(write_hwloc_xml(Graph{}).status().to_string(), "unsupported: hwloc XML: needs a machine as the first vertex");
+  EXPECT_EQ(write_hwloc_xml(Graph{}).status().to_string(),
+            "unsupported: hwloc XML: needs a machine as the first vertex");
   Graph graph;
   graph.vertices.resize(3);
   graph.vertices[1].kind = VertexKind::gpu;
