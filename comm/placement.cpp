@@ -7,12 +7,6 @@
 namespace tutti::comm {
 namespace {
 
-// Defaults until something is measured. A border is crossed by all ranks of a group at once, so its beta is for the group.
-constexpr BorderPrice kTcp{"host", 10e-6, 3e-6, 1 / 2.5e9};
-constexpr BorderPrice kPackage{"package", 0.8e-6, 0.1e-6, 1 / 12e9};
-constexpr BorderPrice kNuma{"NUMA node", 0.6e-6, 0.1e-6, 1 / 15e9};
-constexpr BorderPrice kMemory{"rank", 0.4e-6, 0.1e-6, 1 / 9e9};
-
 // Numbers the values by first appearance.
 template <class Key>
 std::vector<int> numbered(const std::vector<Key>& keys) {
@@ -47,7 +41,7 @@ Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settin
   const bool sockets = settings.transport == "tcp";
   const auto price = [&](BorderPrice of_memory) {
     const char* name = of_memory.name;
-    if (sockets) of_memory = kTcp;
+    if (sockets) of_memory = kHostBorder;
     of_memory.name = name;
     return of_memory;
   };
@@ -56,17 +50,17 @@ Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settin
   const std::vector<int> by_host = numbered(hosts), by_package = numbered(packages), by_node = numbered(nodes);
   if (groups_in(by_host) > 1 || groups_in(by_node) > 1) {
     out.levels.push_back(by_host);
-    out.prices.borders.push_back(kTcp);
+    out.prices.borders.push_back(kHostBorder);
   }
   if (groups_in(by_package) > groups_in(by_host)) {
     out.levels.push_back(by_package);
-    out.prices.borders.push_back(price(kPackage));
+    out.prices.borders.push_back(price(kPackageMemory));
   }
   if (groups_in(by_node) > groups_in(by_package)) {
     out.levels.push_back(by_node);
-    out.prices.borders.push_back(price(kNuma));
+    out.prices.borders.push_back(price(kNumaMemory));
   }
-  out.prices.borders.push_back(price(kMemory));
+  out.prices.borders.push_back(price(kRankMemory));
   out.prices.shares_writes = !sockets;
   std::map<int, int> ranks_on;
   for (const int host : by_host) ++ranks_on[host];
