@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 #include "tools/env.h"
+#include "tools/explain.h"
 #include "tools/run.h"
 #include "tools/version.h"
 
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> program;
   tutti::tools::add_run(app, program, status);
   tutti::tools::add_env(app, status);
+  tutti::tools::add_explain(app, status);
   tutti::tools::add_version(app, status);
   const int end = tutti::tools::program_begin(app, argc, argv);
   const bool marked = end < argc && std::string_view(argv[end]) == "--";

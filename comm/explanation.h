@@ -1,0 +1,38 @@
+#pragma once
+// Explanation: every candidate for a collective with what it does and costs, which one is chosen and why. A value that tools print.
+#include <optional>
+#include <string>
+#include <tutti/status.h>
+#include <vector>
+
+#include "comm/placement.h"
+#include "comm/planner.h"
+
+namespace tutti::comm {
+
+struct Explanation {
+  struct Candidate {
+    std::string algorithm;
+    int steps = 0;                     // longest chain of messages
+    std::uint64_t bytes_on_wire = 0;   // sent by the busiest rank
+    std::vector<int> hops;             // of the longest chain, by border
+    int slow_link_hops = 0;            // of them across the slowest border that there is
+    double predicted_us = 0;
+    std::optional<double> measured_us, simulated_us;
+    std::string limiting_border;       // that takes the most of the predicted time
+    bool same_bits = true, canonical = false;
+  };
+  Collective collective = Collective::all_reduce;
+  std::uint64_t bytes = 0;
+  int ranks = 0;
+  std::vector<std::string> borders;    // "host", "package", ..., "rank": those with something on either side, outermost first
+  std::vector<Candidate> candidates;   // best first; the first is chosen
+  std::string reason;
+  std::string limiting_link;
+  std::vector<std::string> refused;    // "hierarchical: needs groups of more than one rank and less than all"
+};
+
+// What the planner does for such a call. As Planner::plans.
+Result<Explanation> explain(Collective collective, std::uint64_t bytes, int ranks, const Placement& placement, const Settings& settings);
+
+}  // namespace tutti::comm

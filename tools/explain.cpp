@@ -1,0 +1,109 @@
+// `tutti explain`, see explain.h.
+#include "tools/explain.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "comm/machine_placement.h"
+#include "core/config.h"
+#include "core/host.h"
+#include "topology/read.h"
+
+namespace tutti::tools {
+namespace {
+
+struct Asked {
+  std::string collective, bytes, file, goal;
+  int ranks = 0, hosts = 1;
+  bool json = false, simulate = false;
+};
+
+std::string size_text(std::uint64_t bytes) { return to_text(ByteCount(bytes)); }
+
+std::string time_text(double us) {
+  if (us < 1000) return fmt::format("{:.2f} us", us);
+  return us < 1e6 ? fmt::format("{:.2f} ms", us / 1e3) : fmt::format("{:.2f} s", us / 1e6);
+}
+
+nlohmann::json or_null(const std::optional<double>& value) { return value ? nlohmann::json(*value) : nlohmann::json(); }
+
+Result<comm::Explanation> answer(const Asked& asked, std::string& where) {
+  const auto collective = collective_from(asked.collective);
+  if (!collective) return Status(Code::invalid_argument, fmt::format("collective is '{}', wanted one such as all_reduce, all_gather, broadcast", asked.collective));
+  const auto bytes = parse_bytes(asked.bytes);
+  if (!bytes) return Status(Code::invalid_argument, fmt::format("bytes: {}", bytes.status().text()));
+  auto settings = read_settings();
+  if (!settings) return settings.status();
+  auto machine = asked.file.empty() ? topology::read_live() : topology::read_file(asked.file);
+  if (!machine) return machine.status();
+  const int gpus = int(machine->all(topology::VertexKind::gpu).size());
+  int ranks = asked.ranks;
+  if (ranks == 0) ranks = asked.hosts * (gpus > 1 ? gpus : asked.file.empty() ? std::max(2, read_host_facts().cores) : std::max(2, int(machine->all(topology::VertexKind::core).size())));
+  auto placed = comm::place_on(*machine, ranks, asked.hosts);
+  if (!placed) return placed.status();
+  where = fmt::format("{} rank{} on {} host{} ({}s of {})", ranks, ranks == 1 ? "" : "s", asked.hosts, asked.hosts == 1 ? "" : "s", placed->device,
+                      asked.file.empty() ? "this machine" : asked.file);
+  return comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
+}
+
+int run(const Asked& asked) {
+  std::string where;
+  const auto explanation = answer(asked, where);
+  if (!explanation) {
+    fmt::print(stderr, "tutti explain: {}\n", explanation.status().text());
+    return 2;
+  }
+  std::fputs((asked.json ? explanation_json(*explanation) : explanation_text(*explanation, where)).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+std::string explanation_text(const comm::Explanation& e, const std::string& where) {
+  std::string text = fmt::format("{} of {} among {}\n\n", name_of(e.collective), size_text(e.bytes), where);
+  std::string hops;
+  for (const auto& border : e.borders) hops += (hops.empty() ? "" : "+") + border;
+  const std::string title = "hops over " + (hops.empty() ? "rank" : hops);
+  text += fmt::format("  {:<20} {:>6} {:>12}  {:<{}}  {:>12}\n", "algorithm", "steps", "sent a rank", title, title.size(), "predicted");
+  for (std::size_t i = 0; i < e.candidates.size(); ++i) {
+    const auto& c = e.candidates[i];
+    std::string over;
+    for (const int h : c.hops) over += fmt::format("{}{}", over.empty() ? "" : " + ", h);
+    text += fmt::format("{} {:<20} {:>6} {:>12}  {:<{}}  {:>12}{}\n", i == 0 ? '*' : ' ', c.algorithm, c.steps, c.bytes_on_wire, over, title.size(),
+                        time_text(c.predicted_us), c.simulated_us ? fmt::format("  simulated {}", time_text(*c.simulated_us)) : "");
+  }
+  text += fmt::format("\nchosen: {}: {}\nlimiting link: {}\n", e.candidates[0].algorithm, e.reason,
+                      e.limiting_link == "rank" ? "between ranks of one group" : "between groups by " + e.limiting_link);
+  if (!e.refused.empty()) text += "not candidates:\n";
+  for (const auto& why : e.refused) text += "  " + why + "\n";
+  return text;
+}
+
+std::string explanation_json(const comm::Explanation& e) {
+  nlohmann::json out = {{"collective", std::string(name_of(e.collective))}, {"bytes", e.bytes}, {"ranks", e.ranks},
+                        {"chosen", e.candidates[0].algorithm}, {"reason", e.reason}, {"limiting_link", e.limiting_link}, {"borders", e.borders}};
+  out["candidates"] = nlohmann::json::array();
+  for (const auto& c : e.candidates)
+    out["candidates"].push_back({{"algorithm", c.algorithm}, {"steps", c.steps}, {"bytes_on_wire", c.bytes_on_wire}, {"hops", c.hops},
+                                 {"slow_link_hops", c.slow_link_hops}, {"predicted_us", c.predicted_us}, {"measured_us", or_null(c.measured_us)},
+                                 {"simulated_us", or_null(c.simulated_us)}, {"limiting_link", c.limiting_border}, {"canonical", c.canonical}});
+  out["refused"] = e.refused;
+  return out.dump(2) + "\n";
+}
+
+void add_explain(CLI::App& app, int& status) {
+  CLI::App* verb = app.add_subcommand("explain", "print every algorithm for a call, its predicted time, and what is chosen and why");
+  auto asked = std::make_shared<Asked>();
+  verb->add_option("collective", asked->collective, "all_reduce, all_gather, reduce_scatter, broadcast, ...")->required();
+  verb->add_option("bytes", asked->bytes, "of the whole vector, such as 4M")->required();
+  verb->add_option("--ranks", asked->ranks, "default: a rank a GPU, or a core")->check(CLI::PositiveNumber);
+  verb->add_option("--hosts", asked->hosts, "hosts like this one")->check(CLI::PositiveNumber);
+  verb->add_option("--file", asked->file, "a machine in any form that tutti topo reads; default: this machine");
+  verb->add_flag("--json", asked->json, "print one JSON object");
+  verb->callback([asked, &status] { status = run(*asked); });
+}
+
+}  // namespace tutti::tools
