@@ -12,9 +12,9 @@ const Vertex& at(const Graph& graph, int vertex) { return graph.vertices[std::si
 
 const Relation* relation_between(const Graph& graph, int a, int b) {
   const auto pair = std::minmax(a, b);
-  const auto found = std::lower_bound(graph.relations.begin(), graph.relations.end(), pair, [](const Relation& r, const auto& p) {
-    return r.a != p.first ? r.a < p.first : r.b < p.second;
-  });
+  const auto found = std::lower_bound(
+      graph.relations.begin(), graph.relations.end(), pair,
+      [](const Relation& r, const auto& p) { return r.a != p.first ? r.a < p.first : r.b < p.second; });
   return found != graph.relations.end() && found->a == pair.first && found->b == pair.second ? &*found : nullptr;
 }
 
@@ -28,11 +28,12 @@ Level level_of_ancestor(const Graph& graph, int vertex) {
       case VertexKind::pci_bridge: return Level::pci_switch;
       case VertexKind::host_bridge: return Level::host_bridge;
       case VertexKind::numa: return Level::numa;
-      case VertexKind::package: return graph.ancestor(v, VertexKind::numa) >= 0 ? Level::numa : Level::package;   // a node of several packages
+      case VertexKind::package:
+        return graph.ancestor(v, VertexKind::numa) >= 0 ? Level::numa : Level::package;  // a node of several packages
       case VertexKind::machine: return Level::machine;
       case VertexKind::cache:
       case VertexKind::core:
-      case VertexKind::pu: break;               // inside of a NUMA node or package, which comes next
+      case VertexKind::pu: break;  // inside of a NUMA node or package, which comes next
     }
   }
   return Level::machine;
@@ -52,9 +53,11 @@ int order_of(const Relation& relation) {
 
 Nearness related(const Graph& graph, const Relation& relation, int a, int b) {
   const int numa = numa_of(graph, a), other = numa_of(graph, b);
-  const bool vague = relation.label == "PCIE" && relation.level == Level::machine;   // rocm-smi: "not XGMI" and nothing else
+  const bool vague =
+      relation.label == "PCIE" && relation.level == Level::machine;  // rocm-smi: "not XGMI" and nothing else
   if (relation.level == Level::machine && !names_link(relation.label)) {
-    if (numa >= 0 && numa == other) return {Level::numa, (int(Level::machine) - int(Level::numa)) * 10, to_string(Level::numa)};
+    if (numa >= 0 && numa == other)
+      return {Level::numa, (int(Level::machine) - int(Level::numa)) * 10, to_string(Level::numa)};
     if (vague && (numa < 0 || other < 0)) return {Level::machine, -1, relation.label};
   }
   return {relation.level, order_of(relation), relation.label};
@@ -96,10 +99,13 @@ bool all_known(const std::vector<std::vector<Nearness>>& table) {
 }
 
 // A package that was only guessed makes nothing near.
-Level farthest_near(const Graph& graph) { return packages_inferred(graph) || !graph.relations.empty() ? Level::numa : Level::package; }
+Level farthest_near(const Graph& graph) {
+  return packages_inferred(graph) || !graph.relations.empty() ? Level::numa : Level::package;
+}
 
 // For each GPU the candidates nearest to it among those not farther than `limit`.
-std::vector<std::vector<int>> nearest(const Graph& graph, const std::vector<int>& gpus, const std::vector<int>& candidates, Level limit) {
+std::vector<std::vector<int>> nearest(const Graph& graph, const std::vector<int>& gpus,
+                                      const std::vector<int>& candidates, Level limit) {
   std::vector<std::vector<int>> out(gpus.size());
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     int best = -1;
@@ -117,7 +123,8 @@ std::vector<std::vector<int>> nearest(const Graph& graph, const std::vector<int>
 }
 
 // With a row or cell missing, what is nearest is not known; a GPU that lacks one is left without.
-void drop_incomplete(const Graph& graph, const std::vector<int>& gpus, const std::vector<int>& others, std::vector<std::vector<int>>& near) {
+void drop_incomplete(const Graph& graph, const std::vector<int>& gpus, const std::vector<int>& others,
+                     std::vector<std::vector<int>>& near) {
   if (!graph.truncated) return;
   for (std::size_t i = 0; i < gpus.size(); ++i)
     for (const int other : others)
@@ -190,7 +197,8 @@ Nearness nearness(const Graph& graph, int a, int b) {
     return relation ? related(graph, *relation, a, b) : Nearness{};
   }
   const int above = common_ancestor(graph, a, b);
-  const bool same_function = at(graph, a).pci && at(graph, b).pci && at(graph, a).pci->address == at(graph, b).pci->address;
+  const bool same_function =
+      at(graph, a).pci && at(graph, b).pci && at(graph, a).pci->address == at(graph, b).pci->address;
   const Level level = same_function ? Level::same_device : level_of_ancestor(graph, above);
   return {level, same_function ? int(graph.vertices.size()) : std::max(above, 0), to_string(level)};
 }
@@ -203,7 +211,8 @@ int numa_of(const Graph& graph, int vertex) {
   const int above = graph.ancestor(vertex, VertexKind::numa);
   if (above >= 0 || at(graph, vertex).numa < 0) return above;
   for (std::size_t v = 0; v < graph.vertices.size(); ++v)
-    if (graph.vertices[v].kind == VertexKind::numa && graph.vertices[v].os_index == at(graph, vertex).numa) return int(v);
+    if (graph.vertices[v].kind == VertexKind::numa && graph.vertices[v].os_index == at(graph, vertex).numa)
+      return int(v);
   return -1;
 }
 
@@ -228,14 +237,16 @@ std::optional<Groups> groups_at(const Graph& graph, Level level) {
   if (!all_known(table)) return std::nullopt;
   return cliques(int(gpus.size()), [&](int i, int j) {
     const int a = gpus[std::size_t(i)], b = gpus[std::size_t(j)];
-    if (level == Level::package && package_of(graph, a) != package_of(graph, b)) return false;   // one NUMA node, two packages
+    if (level == Level::package && package_of(graph, a) != package_of(graph, b))
+      return false;  // one NUMA node, two packages
     return table[std::size_t(i)][std::size_t(j)].level <= level;
   });
 }
 
 std::optional<Groups> groups_within(const Graph& graph, VertexKind kind) {
   std::vector<int> owner;
-  for (const int gpu : graph.all(VertexKind::gpu)) owner.push_back(kind == VertexKind::numa ? numa_of(graph, gpu) : graph.ancestor(gpu, kind));
+  for (const int gpu : graph.all(VertexKind::gpu))
+    owner.push_back(kind == VertexKind::numa ? numa_of(graph, gpu) : graph.ancestor(gpu, kind));
   if (std::count(owner.begin(), owner.end(), -1) > 0) return std::nullopt;
   return cliques(int(owner.size()), [&](int i, int j) { return owner[std::size_t(i)] == owner[std::size_t(j)]; });
 }
@@ -244,7 +255,9 @@ std::optional<Groups> groups_by_cpus(const Graph& graph) {
   const std::vector<int> gpus = graph.all(VertexKind::gpu);
   for (const int gpu : gpus)
     if (at(graph, gpu).cpus.empty()) return std::nullopt;
-  return cliques(int(gpus.size()), [&](int i, int j) { return at(graph, gpus[std::size_t(i)]).cpus == at(graph, gpus[std::size_t(j)]).cpus; });
+  return cliques(int(gpus.size()), [&](int i, int j) {
+    return at(graph, gpus[std::size_t(i)]).cpus == at(graph, gpus[std::size_t(j)]).cpus;
+  });
 }
 
 std::optional<Groups> groups_by_label(const Graph& graph, const std::string& worst_label) {
@@ -254,13 +267,16 @@ std::optional<Groups> groups_by_label(const Graph& graph, const std::string& wor
   for (const auto& row : table)
     for (const Nearness& n : row)
       if (n.label == worst_label) worst = n.order;
-  return cliques(int(table.size()), [&](int i, int j) { return worst >= 0 && table[std::size_t(i)][std::size_t(j)].order >= worst; });
+  return cliques(int(table.size()),
+                 [&](int i, int j) { return worst >= 0 && table[std::size_t(i)][std::size_t(j)].order >= worst; });
 }
 
 std::optional<Groups> nearest_groups(const Graph& graph) {
   if (!graph.relations.empty()) return label_groups(between_gpus(graph));
   const std::vector<std::vector<int>> near = nearest_gpus(graph);
-  const auto lists = [&near](int i, int j) { return std::count(near[std::size_t(i)].begin(), near[std::size_t(i)].end(), j) > 0; };
+  const auto lists = [&near](int i, int j) {
+    return std::count(near[std::size_t(i)].begin(), near[std::size_t(i)].end(), j) > 0;
+  };
   for (int i = 0; i < int(near.size()); ++i)
     for (const int j : near[std::size_t(i)])
       if (!lists(j, i)) return std::nullopt;
@@ -283,7 +299,8 @@ std::vector<std::vector<int>> package_nics(const Graph& graph) {
   for (std::size_t i = 0; i < gpus.size(); ++i)
     for (std::size_t j = 0; j < nics.size(); ++j) {
       const int package = package_of(graph, gpus[i]);
-      if (package >= 0 && package_of(graph, nics[j]) == package && (at(graph, nics[j]).pci || !graph.relations.empty())) out[i].push_back(int(j));
+      if (package >= 0 && package_of(graph, nics[j]) == package && (at(graph, nics[j]).pci || !graph.relations.empty()))
+        out[i].push_back(int(j));
     }
   return out;
 }

@@ -18,7 +18,9 @@ using nlohmann::json;
 class Description {
  public:
   explicit Description(const Graph& graph)
-      : graph_(graph), gpus_(graph.all(VertexKind::gpu)), nics_(graph.all(VertexKind::nic)),
+      : graph_(graph),
+        gpus_(graph.all(VertexKind::gpu)),
+        nics_(graph.all(VertexKind::nic)),
         matrix_(graph.format == "nvidia-smi" || graph.format == "rocm-smi") {}
 
   json all() {
@@ -115,8 +117,11 @@ class Description {
       if (!v.net_names.empty() || !v.verbs_names.empty())
         for (const std::string& name : names_of(v)) nets.push_back(name);
       if (v.pci->device_class >> 8 == 0x02) functions.insert(v.pci->address);
-      list.push_back({{"busid", to_string(v.pci->address)}, {"class", fmt::format("{:04x}", v.pci->device_class)}, {"rdma", v.verbs_names},
-                      {"net", v.net_names}, {"socket", socket(nic)}});
+      list.push_back({{"busid", to_string(v.pci->address)},
+                      {"class", fmt::format("{:04x}", v.pci->device_class)},
+                      {"rdma", v.verbs_names},
+                      {"net", v.net_names},
+                      {"socket", socket(nic)}});
     }
     if (matrix_) return put("nic_names", names);
     if (graph_.format != "nccl-xml") {
@@ -183,7 +188,10 @@ class Description {
         const int parent = at(v).parent;
         const auto [group, added] = place.emplace(std::pair(at(v).numa, parent), leaves.size());
         const bool bridge = at(parent).kind == VertexKind::pci_bridge && at(parent).pci;
-        if (added) leaves.push_back({{"numa", at(v).numa}, {"switch", bridge ? to_string(at(parent).pci->address) : "root"}, {"leaves", json::array()}});
+        if (added)
+          leaves.push_back({{"numa", at(v).numa},
+                            {"switch", bridge ? to_string(at(parent).pci->address) : "root"},
+                            {"leaves", json::array()}});
         leaves[group->second]["leaves"].push_back(busid);
       }
     }
@@ -193,7 +201,8 @@ class Description {
   }
 
   void columns() {
-    for (const auto& [name, title] : {std::pair("gpu_cpu_affinity", "CPU Affinity"), std::pair("gpu_numa_affinity", "NUMA Affinity")}) {
+    for (const auto& [name, title] :
+         {std::pair("gpu_cpu_affinity", "CPU Affinity"), std::pair("gpu_numa_affinity", "NUMA Affinity")}) {
       json list = json::array();
       bool any = false;
       for (const int gpu : gpus_) {
@@ -216,12 +225,14 @@ class Description {
     if (!matrix_ || !none)
       for (std::size_t i = 0; i < nearest.size(); ++i) {
         out_["nearest_gpu"][key(i)] = numbers(nearest[i]);
-        out_["nearest_gpu_level"][key(i)] = nearest[i].empty() ? to_string(Level::machine) : label(gpus_[i], gpus_[std::size_t(nearest[i][0])]);
+        out_["nearest_gpu_level"][key(i)] =
+            nearest[i].empty() ? to_string(Level::machine) : label(gpus_[i], gpus_[std::size_t(nearest[i][0])]);
       }
     if (const std::optional<Groups> groups = nearest_groups(graph_)) {
       out_["groups"] = numbers(groups);
     } else {
-      out_["groups_omitted"] = matrix_ ? "the labels do not form groups, or some are not known" : "the nearest-GPU relation is not mutual, use nearest_gpu and groups_by_level";
+      out_["groups_omitted"] = matrix_ ? "the labels do not form groups, or some are not known"
+                                       : "the nearest-GPU relation is not mutual, use nearest_gpu and groups_by_level";
     }
   }
 
@@ -235,7 +246,8 @@ class Description {
       by_level["SWITCH"] = numbers(groups_at(graph_, Level::pci_switch));
       if (has(VertexKind::host_bridge)) by_level["HOSTBRIDGE"] = numbers(groups_at(graph_, Level::host_bridge));
       if (has(VertexKind::numa)) by_level["NUMA"] = numbers(groups_at(graph_, Level::numa));
-      if (has(VertexKind::package) && !packages_inferred(graph_)) by_level["PACKAGE"] = numbers(groups_at(graph_, Level::package));
+      if (has(VertexKind::package) && !packages_inferred(graph_))
+        by_level["PACKAGE"] = numbers(groups_at(graph_, Level::package));
     }
     put("groups_by_level", by_level);
     const auto put_groups = [this](const char* name, const std::optional<Groups>& groups) {
@@ -284,7 +296,8 @@ class Description {
     const Ring ring = label_ring(graph_);
     out_["ring_by_labels"] = numbers(ring.order);
     out_["min_sys_label_hops_in_ring"] = ring.cross_label;
-    if (out_.count("groups_by_cpu_affinity") != 0) out_["min_cross_affinity_hops_in_ring"] = affinity_ring(graph_).cross_affinity;
+    if (out_.count("groups_by_cpu_affinity") != 0)
+      out_["min_cross_affinity_hops_in_ring"] = affinity_ring(graph_).cross_affinity;
   }
 
   json names(const std::vector<int>& nics) const {

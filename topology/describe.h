@@ -1,6 +1,7 @@
 #pragma once
-// describe: everything that answers.h says of a Graph, as JSON with documented keys (docs/topology.md). It computes nothing of its own.
-// A key that the graph cannot tell is left out. GPUs are named by Vertex::index, NICs by verbs name, network name or bus id.
+// describe: everything that answers.h says of a Graph, as JSON with documented keys (docs/topology.md). It computes
+// nothing of its own. A key that the graph cannot tell is left out. GPUs are named by Vertex::index, NICs by verbs
+// name, network name or bus id.
 #include <string>
 #include <vector>
 

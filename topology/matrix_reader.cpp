@@ -1,5 +1,5 @@
-// read_matrix: a Graph from the tables of nvidia-smi topo -m and rocm-smi --showtopo. They name no PCI functions: the graph has
-// relations, and a tree only as far as the affinity columns tell one.
+// read_matrix: a Graph from the tables of nvidia-smi topo -m and rocm-smi --showtopo. They name no PCI functions: the
+// graph has relations, and a tree only as far as the affinity columns tell one.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -19,14 +19,16 @@ namespace {
 
 constexpr int kMaxCpu = 1 << 16;
 constexpr int kMaxNuma = 1 << 12;
-constexpr int kMaxLinks = 64;                    // NVLink 5 has 18 a GPU
+constexpr int kMaxLinks = 64;  // NVLink 5 has 18 a GPU
 constexpr std::size_t kMaxBytes = std::size_t(8) << 20;
 constexpr std::size_t kMaxRemarks = 1000;
 
 std::optional<int> parse_number(const std::string& text, int limit) {
   int value = -1;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && rest == text.data() + text.size() && value >= 0 && value < limit ? std::optional<int>(value) : std::nullopt;
+  return error == std::errc() && rest == text.data() + text.size() && value >= 0 && value < limit
+             ? std::optional<int>(value)
+             : std::nullopt;
 }
 
 // "0-15,32-47"
@@ -53,7 +55,7 @@ struct Device {
   std::vector<std::pair<std::string, std::string>> columns;
   CpuSet cpus;
   int numa = -1;
-  int package = -1;                 // of the guess
+  int package = -1;  // of the guess
 };
 
 class Builder {
@@ -88,7 +90,8 @@ class Builder {
 
   static bool known(const std::string& label) {
     if (names_link(label)) return links_of(label) > 0;
-    return names_socket_crossing(label) || label == "NODE" || label == "PHB" || label == "PXB" || label == "PIX" || label == "PCIE";
+    return names_socket_crossing(label) || label == "NODE" || label == "PHB" || label == "PXB" || label == "PIX" ||
+           label == "PCIE";
   }
   // "NV4": 4, "XGMI": 1, "NV0" and "NV999": 0, which no GPU has.
   static int links_of(const std::string& label) {
@@ -113,11 +116,13 @@ class Builder {
         std::string& b = devices_[j].cells[i];
         for (std::string* label : {&a, &b})
           if (!label->empty() && !known(*label)) {
-            distrust(fmt::format("{} to {}: label \"{:.20}\" is not one that is known", devices_[i].name, devices_[j].name, *label));
+            distrust(fmt::format("{} to {}: label \"{:.20}\" is not one that is known", devices_[i].name,
+                                 devices_[j].name, *label));
             label->clear();
           }
         if (!a.empty() && !b.empty() && a != b) {
-          distrust(fmt::format("{} to {} is {}, back it is {}: the farther is taken", devices_[i].name, devices_[j].name, a, b));
+          distrust(fmt::format("{} to {} is {}, back it is {}: the farther is taken", devices_[i].name,
+                               devices_[j].name, a, b));
           (farther(a, b) ? b : a).clear();
         }
         if (a.empty()) a = b;
@@ -144,8 +149,8 @@ class Builder {
     }
   }
 
-  // An affinity that is the same for GPUs which a socket crossing parts is that of the process (a cpuset), not of the GPUs; and
-  // so is the CPU affinity where the NUMA affinity names several nodes.
+  // An affinity that is the same for GPUs which a socket crossing parts is that of the process (a cpuset), not of the
+  // GPUs; and so is the CPU affinity where the NUMA affinity names several nodes.
   void doubt_columns() {
     bool apart = false, several = false, differ = false;
     const Device* first = nullptr;
@@ -158,7 +163,8 @@ class Builder {
         several = several || (title == "NUMA Affinity" && devices_[i].numa < 0 && text != "N/A");
     }
     if (first == nullptr || first->cpus.empty() || differ || !(apart || several)) return;
-    distrust(fmt::format("CPU affinity {} is the same for all GPUs, though {}: it is the process's", first->cpus.to_string(),
+    distrust(fmt::format("CPU affinity {} is the same for all GPUs, though {}: it is the process's",
+                         first->cpus.to_string(),
                          several ? "they have several NUMA nodes" : "some are joined only across sockets"));
     for (Device& device : devices_) device.cpus = CpuSet();
   }
@@ -188,7 +194,8 @@ class Builder {
     if (!guess.basis.empty()) graph_.notes.push_back(kSocketsNote + guess.basis);
   }
 
-  // Without NUMA columns: sets of devices that something nearer than SYS joins. One set or two tell packages; more may be NUMA nodes.
+  // Without NUMA columns: sets of devices that something nearer than SYS joins. One set or two tell packages; more may
+  // be NUMA nodes.
   PackageGuess guess_by_labels() {
     std::vector<int> set(count());
     std::iota(set.begin(), set.end(), 0);
@@ -205,7 +212,7 @@ class Builder {
         node = node || label == "NODE";
         set[std::size_t(root(int(i)))] = root(int(j));
       }
-    std::map<int, int> packages;                 // of the sets that hold GPUs
+    std::map<int, int> packages;  // of the sets that hold GPUs
     for (std::size_t i = 0; i < count(); ++i)
       if (is_gpu(i)) packages.emplace(root(int(i)), int(packages.size()));
     if (packages.empty() || packages.size() > 2) return {};
@@ -251,15 +258,19 @@ class Builder {
     for (const Device& device : devices_)
       if (device.gpu >= 0 && device.numa >= 0) nodes.emplace(device.numa, &device);
     for (const auto& [id, device] : nodes) {
-      numa[id] = add(VertexKind::numa, device->package >= 0 ? package[device->package] : 0, fmt::format("NUMA node {}", id));
+      numa[id] =
+          add(VertexKind::numa, device->package >= 0 ? package[device->package] : 0, fmt::format("NUMA node {}", id));
       graph_.vertices.back().index = int(numa.size()) - 1;
       graph_.vertices.back().os_index = id;
       graph_.vertices.back().cpus = device->cpus;
     }
     int nics = 0;
     for (const Device& device : devices_) {
-      const int parent = numa.count(device.numa) != 0 ? numa[device.numa] : device.package >= 0 ? package[device.package] : 0;
-      vertex_.push_back(add(device.gpu >= 0 ? VertexKind::gpu : VertexKind::nic, parent, device.gpu >= 0 ? fmt::format("GPU {}", device.gpu) : device.name));
+      const int parent = numa.count(device.numa) != 0 ? numa[device.numa]
+                         : device.package >= 0        ? package[device.package]
+                                                      : 0;
+      vertex_.push_back(add(device.gpu >= 0 ? VertexKind::gpu : VertexKind::nic, parent,
+                            device.gpu >= 0 ? fmt::format("GPU {}", device.gpu) : device.name));
       Vertex& v = graph_.vertices.back();
       v.index = device.gpu >= 0 ? device.gpu : nics++;
       v.cpus = device.cpus;
@@ -291,10 +302,14 @@ class Builder {
         if (names_link(cell(i, j))) add_link(i, j);
         const bool same = devices_[i].numa >= 0 && devices_[i].numa == devices_[j].numa && is_gpu(i) && is_gpu(j);
         if (same && names_socket_crossing(cell(i, j)) && contradictions++ == 0)
-          contradiction = fmt::format("{} to {} is {}, yet both are near NUMA node {}", devices_[i].name, devices_[j].name, cell(i, j), devices_[i].numa);
+          contradiction = fmt::format("{} to {} is {}, yet both are near NUMA node {}", devices_[i].name,
+                                      devices_[j].name, cell(i, j), devices_[i].numa);
       }
-    if (contradictions > 0) distrust(fmt::format("{}{}: the node is believed", contradiction, contradictions > 1 ? fmt::format(", and {} more such pairs", contradictions - 1) : ""));
-    std::sort(graph_.relations.begin(), graph_.relations.end(), [](const Relation& x, const Relation& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
+    if (contradictions > 0)
+      distrust(fmt::format("{}{}: the node is believed", contradiction,
+                           contradictions > 1 ? fmt::format(", and {} more such pairs", contradictions - 1) : ""));
+    std::sort(graph_.relations.begin(), graph_.relations.end(),
+              [](const Relation& x, const Relation& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
   }
 
   void add_link(std::size_t i, std::size_t j) {
@@ -311,11 +326,12 @@ class Builder {
     for (std::size_t i = 0; i < count(); ++i)
       for (std::size_t j = 0; j < i; ++j)
         if ((is_gpu(i) || is_gpu(j)) && cell(i, j).empty()) graph_.truncated = true;
-    if (graph_.truncated) graph_.notes.push_back("rows or cells are missing: nothing is said of pairs that no row tells");
+    if (graph_.truncated)
+      graph_.notes.push_back("rows or cells are missing: nothing is said of pairs that no row tells");
   }
 
   std::vector<Device> devices_;
-  std::vector<int> vertex_;                      // of each device
+  std::vector<int> vertex_;  // of each device
   int packages_ = 0;
   Graph graph_;
 };
@@ -340,8 +356,12 @@ Result<Graph> read_rocm(const std::string& text, const std::string& name) {
   if (!rocm.ok()) return rocm.status();
   const auto types = rocm->tables.find("Link Type");
   const auto hops = rocm->tables.find("Hops");
-  const MatrixText* const table = types != rocm->tables.end() && !types->second.devices.empty() ? &types->second : nullptr;
-  if (table == nullptr) return Status(Code::invalid_argument, fmt::format("{}:1: no table \"Link Type between two GPUs\"; expected one with a row for each GPU", name));
+  const MatrixText* const table =
+      types != rocm->tables.end() && !types->second.devices.empty() ? &types->second : nullptr;
+  if (table == nullptr)
+    return Status(
+        Code::invalid_argument,
+        fmt::format("{}:1: no table \"Link Type between two GPUs\"; expected one with a row for each GPU", name));
   std::vector<Device> devices;
   for (std::size_t i = 0; i < table->devices.size(); ++i) {
     const MatrixText::Device& d = table->devices[i];
@@ -350,13 +370,15 @@ Result<Graph> read_rocm(const std::string& text, const std::string& name) {
     device.gpu = d.gpu;
     device.cells = d.cells;
     if (device.cells[i] == "0" || device.cells[i] == "X") device.cells[i].clear();
-    if (const auto columns = rocm->columns.find(d.gpu); columns != rocm->columns.end()) device.columns = columns->second;
+    if (const auto columns = rocm->columns.find(d.gpu); columns != rocm->columns.end())
+      device.columns = columns->second;
     devices.push_back(std::move(device));
   }
   Builder builder(std::move(devices), name, "rocm-smi");
   const auto same_order = [&](const MatrixText& t) {
     return t.devices.size() == table->devices.size() &&
-           std::equal(t.devices.begin(), t.devices.end(), table->devices.begin(), [](const auto& a, const auto& b) { return a.gpu == b.gpu; });
+           std::equal(t.devices.begin(), t.devices.end(), table->devices.begin(),
+                      [](const auto& a, const auto& b) { return a.gpu == b.gpu; });
   };
   if (hops != rocm->tables.end() && same_order(hops->second))
     for (const MatrixText::Device& d : hops->second.devices) builder.hops.push_back(d.cells);
@@ -366,7 +388,9 @@ Result<Graph> read_rocm(const std::string& text, const std::string& name) {
 }  // namespace
 
 Result<Graph> read_matrix(const std::string& text, const std::string& name) {
-  if (text.size() > kMaxBytes) return Status(Code::invalid_argument, fmt::format("{}:1: {} bytes; expected at most {}", name, text.size(), kMaxBytes));
+  if (text.size() > kMaxBytes)
+    return Status(Code::invalid_argument,
+                  fmt::format("{}:1: {} bytes; expected at most {}", name, text.size(), kMaxBytes));
   return looks_like_rocm(text) ? read_rocm(text, name) : read_nvidia(text, name);
 }
 

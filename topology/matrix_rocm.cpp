@@ -22,7 +22,8 @@ bool take_numa_line(const std::string& line, RocmText& out) {
   int gpu = -1;
   const auto [rest, error] = std::from_chars(line.data() + 4, line.data() + line.size(), gpu);
   if (error != std::errc() || rest == line.data() + line.size() || *rest != ']' || gpu < 0) return false;
-  for (const auto& [text, column] : {std::pair("Numa Node:", "NUMA Node"), std::pair("Numa Affinity:", "NUMA Affinity")}) {
+  for (const auto& [text, column] :
+       {std::pair("Numa Node:", "NUMA Node"), std::pair("Numa Affinity:", "NUMA Affinity")}) {
     const std::size_t at = line.find(text);
     if (at == std::string::npos) continue;
     const std::vector<std::string> words = words_of(line.substr(at + std::string(text).size()));
@@ -58,15 +59,19 @@ class RocmParser {
   }
 
  private:
-  Status wrong(int line, const std::string& what) const { return {Code::invalid_argument, fmt::format("{}:{}: {}", name_, line, what)}; }
+  Status wrong(int line, const std::string& what) const {
+    return {Code::invalid_argument, fmt::format("{}:{}: {}", name_, line, what)};
+  }
 
   Status take_header(const TextLine& line, const std::vector<std::string>& words, MatrixText& table) {
-    if (words.size() > kMaxMatrixDevices) return wrong(line.number, fmt::format("{} columns; expected at most {}", words.size(), kMaxMatrixDevices));
+    if (words.size() > kMaxMatrixDevices)
+      return wrong(line.number, fmt::format("{} columns; expected at most {}", words.size(), kMaxMatrixDevices));
     for (const std::string& word : words) {
       const auto number = gpu_number(word);
       if (!number) return wrong(line.number, fmt::format("column \"{:.40}\"; expected GPU and a number", word));
       for (const MatrixText::Device& device : table.devices)
-        if (device.gpu == *number) return wrong(line.number, fmt::format("column {} occurs twice; expected each GPU once", word));
+        if (device.gpu == *number)
+          return wrong(line.number, fmt::format("column {} occurs twice; expected each GPU once", word));
       MatrixText::Device device;
       device.name = word;
       device.gpu = *number;
@@ -76,14 +81,21 @@ class RocmParser {
   }
 
   Status take_row(const TextLine& line, const std::vector<std::string>& words, MatrixText& table) {
-    const auto device = std::find_if(table.devices.begin(), table.devices.end(), [&](const auto& d) { return d.name == words[0]; });
-    if (device == table.devices.end()) return gpu_number(words[0]) ? wrong(line.number, fmt::format("row {:.40}; expected one of the header's GPUs", words[0])) : Status();
-    if (!device->cells.empty()) return wrong(line.number, fmt::format("row {:.40} occurs twice; expected each GPU once", words[0]));
+    const auto device =
+        std::find_if(table.devices.begin(), table.devices.end(), [&](const auto& d) { return d.name == words[0]; });
+    if (device == table.devices.end())
+      return gpu_number(words[0])
+                 ? wrong(line.number, fmt::format("row {:.40}; expected one of the header's GPUs", words[0]))
+                 : Status();
+    if (!device->cells.empty())
+      return wrong(line.number, fmt::format("row {:.40} occurs twice; expected each GPU once", words[0]));
     const bool last = line.number == lines_.back().number;
     if (words.size() - 1 > table.devices.size() || (words.size() - 1 < table.devices.size() && !last))
-      return wrong(line.number, fmt::format("row {:.40} has {} cells; expected {}, one for each column", words[0], words.size() - 1, table.devices.size()));
+      return wrong(line.number, fmt::format("row {:.40} has {} cells; expected {}, one for each column", words[0],
+                                            words.size() - 1, table.devices.size()));
     device->cells.assign(words.begin() + 1, words.end());
-    if (!device->cells.empty() && words.size() - 1 < table.devices.size()) device->cells.pop_back();               // it may be half a word
+    if (!device->cells.empty() && words.size() - 1 < table.devices.size())
+      device->cells.pop_back();  // it may be half a word
     device->cells.resize(table.devices.size());
     return {};
   }
@@ -94,8 +106,11 @@ class RocmParser {
         if (device.cells.empty()) out_.truncated = true;
         device.cells.resize(table.devices.size());
       }
-    const bool any = std::any_of(out_.tables.begin(), out_.tables.end(), [](const auto& t) { return !t.second.devices.empty(); });
-    if (!any) return wrong(lines_.empty() ? 1 : lines_.back().number, "no table; expected \"Link Type between two GPUs\" with a row for each GPU");
+    const bool any =
+        std::any_of(out_.tables.begin(), out_.tables.end(), [](const auto& t) { return !t.second.devices.empty(); });
+    if (!any)
+      return wrong(lines_.empty() ? 1 : lines_.back().number,
+                   "no table; expected \"Link Type between two GPUs\" with a row for each GPU");
     return std::move(out_);
   }
 
@@ -106,8 +121,12 @@ class RocmParser {
 
 }  // namespace
 
-bool looks_like_rocm(const std::string& text) { return text.find("between two GPUs") != std::string::npos || text.find("ROCm System Management") != std::string::npos; }
+bool looks_like_rocm(const std::string& text) {
+  return text.find("between two GPUs") != std::string::npos || text.find("ROCm System Management") != std::string::npos;
+}
 
-Result<RocmText> parse_rocm_matrix(const std::string& text, const std::string& name) { return RocmParser(text, name).parse(); }
+Result<RocmText> parse_rocm_matrix(const std::string& text, const std::string& name) {
+  return RocmParser(text, name).parse();
+}
 
 }  // namespace tutti::topology

@@ -1,5 +1,5 @@
-// read_nccl_xml: topologies in the form of NCCL_TOPO_FILE, NCCL's and RCCL's. It believes the containment that the file states and
-// only those figures that can be true; what the file omits stays unknown.
+// read_nccl_xml: topologies in the form of NCCL_TOPO_FILE, NCCL's and RCCL's. It believes the containment that the file
+// states and only those figures that can be true; what the file omits stays unknown.
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -19,12 +19,12 @@
 namespace tutti::topology {
 namespace {
 
-constexpr int kMaxDepth = 64;                    // PCI has 256 buses; real trees are 12 deep
+constexpr int kMaxDepth = 64;  // PCI has 256 buses; real trees are 12 deep
 constexpr std::size_t kMaxVertices = 65536;
 constexpr std::size_t kMaxBytes = std::size_t(64) << 20;
-constexpr std::size_t kMaxRemarks = 1000;        // of a hostile file
+constexpr std::size_t kMaxRemarks = 1000;  // of a hostile file
 constexpr int kMaxCpus = 1 << 16;
-constexpr int kMaxLinkCount = 64;                // NVLink 5 has 18 a GPU
+constexpr int kMaxLinkCount = 64;  // NVLink 5 has 18 a GPU
 
 // Below this a GPU's PCI link is what a virtual machine makes up, or a link asleep.
 constexpr double kLeastGpuBandwidth = 1e9;
@@ -74,14 +74,19 @@ class Reader {
   }
 
   Result<Graph> read() {
-    if (text_.size() > kMaxBytes) return Status(Code::invalid_argument, fmt::format("{}: {} bytes; expected at most {}", name_, text_.size(), kMaxBytes));
+    if (text_.size() > kMaxBytes)
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: {} bytes; expected at most {}", name_, text_.size(), kMaxBytes));
     pugi::xml_document document;
-    const pugi::xml_parse_result parsed = document.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
+    const pugi::xml_parse_result parsed =
+        document.load_buffer(text_.data(), text_.size(), pugi::parse_default, pugi::encoding_utf8);
     if (!parsed)
-      return Status(Code::invalid_argument, fmt::format("{}:{}: not XML: {}; expected <system> with <cpu> and <pci> elements, all closed", name_,
-                                                        line_at(parsed.offset), parsed.description()));
+      return Status(Code::invalid_argument,
+                    fmt::format("{}:{}: not XML: {}; expected <system> with <cpu> and <pci> elements, all closed",
+                                name_, line_at(parsed.offset), parsed.description()));
     const pugi::xml_node system = document.document_element();
-    if (std::strcmp(system.name(), "system") != 0) return wrong(system, fmt::format("expected <system>, found <{}>", system.name()));
+    if (std::strcmp(system.name(), "system") != 0)
+      return wrong(system, fmt::format("expected <system>, found <{}>", system.name()));
     graph_.version = system.attribute("version").value();
     Status status = read_system(system);
     if (!status.ok()) return status;
@@ -93,9 +98,9 @@ class Reader {
     pugi::xml_node node;
     int numa = -1;
     NumaFacts facts;
-    std::string affinity, basis;    // basis: as write_nccl_xml notes it
+    std::string affinity, basis;  // basis: as write_nccl_xml notes it
     int socket = -1, socket_logical = -1;
-    int package = -1;               // vertex
+    int package = -1;  // vertex
   };
   struct PendingLink {
     pugi::xml_node node;
@@ -139,8 +144,11 @@ class Reader {
       cpus.push_back(std::move(cpu));
     }
     if (hosts.size() > 1)
-      return {Code::unsupported, fmt::format("{}: describes {} hosts (host_hash differs); a topology is of one host: give one file a host", name_, hosts.size())};
-    if (cpus.empty() && !system.child("pci")) return wrong(system, "expected a <cpu> or <pci> element inside of <system>, found none");
+      return {Code::unsupported,
+              fmt::format("{}: describes {} hosts (host_hash differs); a topology is of one host: give one file a host",
+                          name_, hosts.size())};
+    if (cpus.empty() && !system.child("pci"))
+      return wrong(system, "expected a <cpu> or <pci> element inside of <system>, found none");
     check_numa_ids(cpus);
     check_affinities(cpus);
     place_packages(cpus);
@@ -153,7 +161,8 @@ class Reader {
     return read_children(system, 0, -1, 1);
   }
 
-  // Whether the file has <gpu> elements and <net> elements behind a PCI function at all: where it has, only those count.
+  // Whether the file has <gpu> elements and <net> elements behind a PCI function at all: where it has, only those
+  // count.
   void survey(const pugi::xml_node& system) {
     struct Walker : pugi::xml_tree_walker {
       bool gpu = false, net = false;
@@ -173,12 +182,15 @@ class Reader {
   Status read_cpu_facts(const pugi::xml_node& node, Cpu& cpu) {
     cpu.node = node;
     const auto numa = parse_whole<int>(node.attribute("numaid").value());
-    if (!numa) return wrong(node, fmt::format("numaid=\"{}\"; expected a whole number", node.attribute("numaid").value()));
+    if (!numa)
+      return wrong(node, fmt::format("numaid=\"{}\"; expected a whole number", node.attribute("numaid").value()));
     cpu.numa = *numa;
     cpu.affinity = node.attribute("affinity").value();
     if (!cpu.affinity.empty()) {
       const auto cpus = parse_affinity(cpu.affinity);
-      if (!cpus) return wrong(node, fmt::format("affinity=\"{:.80}\"; expected 32-bit hexadecimal words with commas", cpu.affinity));
+      if (!cpus)
+        return wrong(node,
+                     fmt::format("affinity=\"{:.80}\"; expected 32-bit hexadecimal words with commas", cpu.affinity));
       cpu.facts.cpus = *cpus;
     }
     cpu.facts.os_index = cpu.numa;
@@ -217,8 +229,12 @@ class Reader {
       }
     }
     for (std::size_t i = 0; i < cpus.size(); ++i) {
-      if (bad[i]) distrust(fmt::format("NUMA node {}: affinity {:.80} overlaps that of another node", cpus[i].numa, cpus[i].affinity));
-      if (!bad[i] && short_[i]) distrust(fmt::format("NUMA node {}: affinity {:.80} is shorter than the other nodes', a digit is missing", cpus[i].numa, cpus[i].affinity));
+      if (bad[i])
+        distrust(
+            fmt::format("NUMA node {}: affinity {:.80} overlaps that of another node", cpus[i].numa, cpus[i].affinity));
+      if (!bad[i] && short_[i])
+        distrust(fmt::format("NUMA node {}: affinity {:.80} is shorter than the other nodes', a digit is missing",
+                             cpus[i].numa, cpus[i].affinity));
       if (bad[i] || short_[i]) cpus[i].facts.cpus = CpuSet();
     }
   }
@@ -232,8 +248,8 @@ class Reader {
       if (cpu.numa >= 0 && seen.insert(cpu.numa).second) facts.push_back(cpu.facts);
       stated = stated || cpu.node.attribute("tutti_socket_index");
     }
-    std::map<int, int> logical;     // by NUMA node
-    std::map<int, int> os;          // by logical index
+    std::map<int, int> logical;  // by NUMA node
+    std::map<int, int> os;       // by logical index
     if (stated) {
       for (const Cpu& cpu : cpus) {
         if (cpu.numa < 0 || cpu.socket_logical < 0 || cpu.socket_logical > 1024) continue;
@@ -241,7 +257,8 @@ class Reader {
         os[cpu.socket_logical] = cpu.socket;
         basis_ = cpu.basis;
       }
-      for (int p = os.empty() || basis_.empty() ? 0 : os.rbegin()->first; p > 0; --p) os.emplace(p - 1, -1);      // a guess has all of them
+      for (int p = os.empty() || basis_.empty() ? 0 : os.rbegin()->first; p > 0; --p)
+        os.emplace(p - 1, -1);  // a guess has all of them
     } else {
       const PackageGuess guess = guess_packages(facts);
       for (std::size_t i = 0; i < guess.package.size(); ++i) logical[facts[i].os_index] = guess.package[i];
@@ -275,7 +292,8 @@ class Reader {
 
   // Children of <system>, <cpu> or <pci>.
   Status read_children(const pugi::xml_node& node, int parent, int numa, int depth) {
-    if (depth > kMaxDepth) return wrong(node, fmt::format("elements nested more than {} deep; expected a PCI tree", kMaxDepth));
+    if (depth > kMaxDepth)
+      return wrong(node, fmt::format("elements nested more than {} deep; expected a PCI tree", kMaxDepth));
     if (graph_.vertices.size() > kMaxVertices) return wrong(node, fmt::format("more than {} devices", kMaxVertices));
     for (const pugi::xml_node& child : node.children()) {
       const std::string tag = child.name();
@@ -298,10 +316,11 @@ class Reader {
 
   PciKind kind_of(const pugi::xml_node& node, const PciFunction& pci) const {
     const int base = pci.device_class >> 8;
-    const bool computes = pci.vendor == 0 || device_kind(pci) == VertexKind::gpu;      // the maker may be left out
+    const bool computes = pci.vendor == 0 || device_kind(pci) == VertexKind::gpu;  // the maker may be left out
     if (node.child("gpu")) return PciKind::gpu;
     if (node.child("nic") || node.child("net")) return PciKind::nic;
-    if (node.child("pci") || base == 0x06) return pci.device_class == 0x0680 && !node.child("pci") ? PciKind::gpu_switch : PciKind::bridge;
+    if (node.child("pci") || base == 0x06)
+      return pci.device_class == 0x0680 && !node.child("pci") ? PciKind::gpu_switch : PciKind::bridge;
     if (base == 0x03 || base == 0x12) return !has_gpus_ && computes ? PciKind::gpu : PciKind::display;
     if (base == 0x02) return has_nets_ ? PciKind::accelerator : PciKind::nic;
     return pci.device_class == 0 ? PciKind::unknown : PciKind::accelerator;
@@ -312,7 +331,8 @@ class Reader {
     const std::optional<PciAddress> address = parse_pci_address(busid);
     if (!address) return wrong(node, fmt::format("busid=\"{:.40}\"; expected domain:bus:device.function", busid));
     for (int v = parent; v >= 0; v = at(v).parent)
-      if (at(v).pci && at(v).pci->address == *address) return wrong(node, fmt::format("{} lies inside of itself; expected a tree", busid));
+      if (at(v).pci && at(v).pci->address == *address)
+        return wrong(node, fmt::format("{} lies inside of itself; expected a tree", busid));
     PciFunction pci;
     pci.address = *address;
     pci.device_class = std::uint16_t(parse_whole<std::uint32_t>(node.attribute("class").value(), 16).value_or(0) >> 8);
@@ -324,9 +344,13 @@ class Reader {
       distrust(fmt::format("{} is listed twice; only the first is taken", busid));
       return {};
     }
-    if (again || !addresses_.insert(*address).second) distrust(fmt::format("{} is the address of two devices; each stays where it stands", busid));
-    if (pci.vendor == 0xffff && kind == PciKind::bridge) distrust(fmt::format("bridge {} is a stand-in (vendor ffff): what is below it is believed, its address is not", busid));
-    if (const char* bridge = node.attribute("tutti_host_bridge").value(); *bridge != '\0') parent = host_bridge(parent, bridge);
+    if (again || !addresses_.insert(*address).second)
+      distrust(fmt::format("{} is the address of two devices; each stays where it stands", busid));
+    if (pci.vendor == 0xffff && kind == PciKind::bridge)
+      distrust(fmt::format("bridge {} is a stand-in (vendor ffff): what is below it is believed, its address is not",
+                           busid));
+    if (const char* bridge = node.attribute("tutti_host_bridge").value(); *bridge != '\0')
+      parent = host_bridge(parent, bridge);
     const std::size_t before = graph_.vertices.size();
     read_function(node, kind, pci, parent, numa);
     if (graph_.vertices.size() == before) return {};
@@ -354,9 +378,12 @@ class Reader {
       return;
     }
     static const std::map<PciKind, std::pair<VertexKind, const char*>> kKinds = {
-        {PciKind::bridge, {VertexKind::pci_bridge, "PCI bridge"}},       {PciKind::gpu, {VertexKind::gpu, "GPU"}},
-        {PciKind::nic, {VertexKind::nic, "NIC"}},                        {PciKind::gpu_switch, {VertexKind::gpu_switch, "GPU switch"}},
-        {PciKind::accelerator, {VertexKind::accelerator, "device"}},     {PciKind::display, {VertexKind::accelerator, "display"}},
+        {PciKind::bridge, {VertexKind::pci_bridge, "PCI bridge"}},
+        {PciKind::gpu, {VertexKind::gpu, "GPU"}},
+        {PciKind::nic, {VertexKind::nic, "NIC"}},
+        {PciKind::gpu_switch, {VertexKind::gpu_switch, "GPU switch"}},
+        {PciKind::accelerator, {VertexKind::accelerator, "device"}},
+        {PciKind::display, {VertexKind::accelerator, "display"}},
         {PciKind::unknown, {VertexKind::accelerator, "unknown device"}},
     };
     const auto& [vertex_kind, word] = kKinds.at(kind);
@@ -372,7 +399,8 @@ class Reader {
     int count = 0;
     for (const pugi::xml_node& gpu : node.children("gpu")) {
       if (count++ > 0) continue;
-      numbers_[vertex] = {parse_whole<int>(gpu.attribute("rank").value()).value_or(-1), parse_whole<int>(gpu.attribute("dev").value()).value_or(-1)};
+      numbers_[vertex] = {parse_whole<int>(gpu.attribute("rank").value()).value_or(-1),
+                          parse_whole<int>(gpu.attribute("dev").value()).value_or(-1)};
       sm_[vertex] = parse_whole<int>(gpu.attribute("sm").value()).value_or(0);
       gcn_[vertex] = gpu.attribute("gcn").value();
       for (const char* tag : {"nvlink", "xgmi"})
@@ -410,7 +438,8 @@ class Reader {
     const std::optional<PciSpeed> parsed = parse_pci_speed(speed, width);
     const double bandwidth = parsed ? bytes_per_second(*parsed) : 0;
     if (!parsed || (kind == PciKind::gpu && bandwidth < kLeastGpuBandwidth)) {
-      distrust(fmt::format("{}: PCI link of {:.30} x{:.10}{}", at(vertex).name, speed, width, parsed ? ": no GPU has that few lanes in use" : ""));
+      distrust(fmt::format("{}: PCI link of {:.30} x{:.10}{}", at(vertex).name, speed, width,
+                           parsed ? ": no GPU has that few lanes in use" : ""));
       return;
     }
     Link link;
@@ -440,7 +469,9 @@ class Reader {
     std::sort(gpus.begin(), gpus.end(), [this](int a, int b) { return at(a).pci->address < at(b).pci->address; });
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       const int gpu = gpus[i];
-      at(gpu).index = ranks.size() == gpus.size() ? numbers_[gpu].first : devs.size() == gpus.size() ? numbers_[gpu].second : int(i);
+      at(gpu).index = ranks.size() == gpus.size()  ? numbers_[gpu].first
+                      : devs.size() == gpus.size() ? numbers_[gpu].second
+                                                   : int(i);
       at(gpu).name = fmt::format("GPU {}", at(gpu).index);
     }
     if (!numbers_.empty() && ranks.size() != gpus.size() && devs.size() != gpus.size())
@@ -452,12 +483,13 @@ class Reader {
     for (const VertexKind kind : {VertexKind::gpu, VertexKind::gpu_switch, VertexKind::accelerator})
       for (const int v : graph_.all(kind))
         if (at(v).pci) by_address.emplace(at(v).pci->address, v);
-    std::map<std::pair<int, int>, Link> ends;          // as each end states it
+    std::map<std::pair<int, int>, Link> ends;  // as each end states it
     for (const PendingLink& pending : links_) read_link(pending, by_address, ends);
     for (const auto& [pair, link] : ends) {
       const auto back = ends.find({pair.second, pair.first});
       if (back != ends.end() && back->second.count != link.count && pair.first < pair.second)
-        distrust(fmt::format("{} has {} links to {}, which has {} back: the lower number is taken", at(pair.first).name, link.count, at(pair.second).name, back->second.count));
+        distrust(fmt::format("{} has {} links to {}, which has {} back: the lower number is taken", at(pair.first).name,
+                             link.count, at(pair.second).name, back->second.count));
       if (back != ends.end() && pair.first > pair.second) continue;
       Link out = link;
       if (back != ends.end() && back->second.count < out.count) out = back->second;
@@ -465,7 +497,8 @@ class Reader {
     }
   }
 
-  void read_link(const PendingLink& pending, std::map<PciAddress, int>& by_address, std::map<std::pair<int, int>, Link>& ends) {
+  void read_link(const PendingLink& pending, std::map<PciAddress, int>& by_address,
+                 std::map<std::pair<int, int>, Link>& ends) {
     const std::string target = pending.node.attribute("target").value();
     const int count = parse_whole<int>(pending.node.attribute("count").value()).value_or(1);
     const std::uint32_t tclass = parse_whole<std::uint32_t>(pending.node.attribute("tclass").value(), 16).value_or(0);
@@ -488,17 +521,18 @@ class Reader {
   }
 
   int end_of_link(int gpu, const std::string& target, std::uint32_t tclass, std::map<PciAddress, int>& by_address) {
-    if (tclass == 0x068001) return graph_.ancestor(gpu, VertexKind::numa);        // POWER's processors
+    if (tclass == 0x068001) return graph_.ancestor(gpu, VertexKind::numa);  // POWER's processors
     const std::optional<PciAddress> address = parse_pci_address(target);
     const bool to_switch = tclass >> 8 == 0x0680;
     if (!address && !to_switch) return -1;
-    if (!address) {                                                               // "fffffff:ffff:ff"
+    if (!address) {  // "fffffff:ffff:ff"
       if (any_switch_ < 0) any_switch_ = add(VertexKind::gpu_switch, 0, "GPU switch");
       return any_switch_;
     }
     const auto [found, added] = by_address.emplace(*address, 0);
     if (added) {
-      found->second = add(to_switch ? VertexKind::gpu_switch : VertexKind::accelerator, 0, (to_switch ? "GPU switch " : "a GPU that is not listed, ") + to_string(*address));
+      found->second = add(to_switch ? VertexKind::gpu_switch : VertexKind::accelerator, 0,
+                          (to_switch ? "GPU switch " : "a GPU that is not listed, ") + to_string(*address));
       at(found->second).pci = PciFunction{*address};
     }
     return found->second;
@@ -512,10 +546,13 @@ class Reader {
     if (kind == LinkKind::nvlink) {
       each = sm >= 100 ? 50e9 : sm >= 70 ? 25e9 : sm >= 60 ? 20e9 : 0;
     } else {
-      each = gcn.find("94") != std::string::npos || gcn.find("95") != std::string::npos ? 64e9 : gcn.find("90a") != std::string::npos || gcn == "910" ? 50e9 : 46e9;
+      each = gcn.find("94") != std::string::npos || gcn.find("95") != std::string::npos ? 64e9
+             : gcn.find("90a") != std::string::npos || gcn == "910"                     ? 50e9
+                                                                                        : 46e9;
     }
     if (each <= 0) return {};
-    return {each * count, Origin::assumed, fmt::format("{} of {:.0f} GB/s by generation", kind == LinkKind::nvlink ? "NVLink" : "xGMI", each / 1e9)};
+    return {each * count, Origin::assumed,
+            fmt::format("{} of {:.0f} GB/s by generation", kind == LinkKind::nvlink ? "NVLink" : "xGMI", each / 1e9)};
   }
 
   const std::string& text_;
@@ -529,7 +566,7 @@ class Reader {
   std::set<PciAddress> addresses_;
   std::map<std::size_t, bool> short_;
   std::map<std::pair<int, std::string>, int> host_bridges_;
-  std::map<int, std::pair<int, int>> numbers_;   // of a GPU's vertex: rank, dev
+  std::map<int, std::pair<int, int>> numbers_;  // of a GPU's vertex: rank, dev
   std::map<int, int> sm_;
   std::map<int, std::string> gcn_;
   std::vector<PendingLink> links_;

@@ -1,5 +1,5 @@
-// write_nccl_xml: a Graph as NCCL_TOPO_FILE, so that read_nccl_xml gives the same answers. What NCCL has no word for (packages, host
-// bridges) goes into attributes of our own, which NCCL passes over.
+// write_nccl_xml: a Graph as NCCL_TOPO_FILE, so that read_nccl_xml gives the same answers. What NCCL has no word for
+// (packages, host bridges) goes into attributes of our own, which NCCL passes over.
 #include <map>
 #include <set>
 #include <sstream>
@@ -24,9 +24,13 @@ class Writer {
 
   Result<std::string> write() {
     for (const int gpu : graph_.all(VertexKind::gpu))
-      if (!at(gpu).pci) return Status(Code::unsupported, fmt::format("{}: {} has no PCI address, which NCCL's XML needs; a matrix does not tell it", graph_.source, at(gpu).name));
+      if (!at(gpu).pci)
+        return Status(Code::unsupported,
+                      fmt::format("{}: {} has no PCI address, which NCCL's XML needs; a matrix does not tell it",
+                                  graph_.source, at(gpu).name));
     if (graph_.all(VertexKind::numa).empty())
-      return Status(Code::unsupported, fmt::format("{}: no NUMA node is known, which NCCL's XML hangs devices below", graph_.source));
+      return Status(Code::unsupported,
+                    fmt::format("{}: no NUMA node is known, which NCCL's XML hangs devices below", graph_.source));
     pugi::xml_node system = document_.append_child("system");
     set(system, "version", graph_.version.empty() ? "1" : graph_.version);
     for (const int numa : graph_.all(VertexKind::numa)) write_cpu(system, numa);
@@ -38,7 +42,9 @@ class Writer {
 
  private:
   const Vertex& at(int vertex) const { return graph_.vertices[std::size_t(vertex)]; }
-  static void set(pugi::xml_node node, const char* name, const std::string& value) { node.append_attribute(name) = value.c_str(); }
+  static void set(pugi::xml_node node, const char* name, const std::string& value) {
+    node.append_attribute(name) = value.c_str();
+  }
   static bool is_device(VertexKind kind) { return kind >= VertexKind::host_bridge; }
 
   std::string affinity(const CpuSet& cpus) const {
@@ -49,7 +55,8 @@ class Writer {
     for (const auto& [first, last] : cpus.ranges())
       for (int cpu = first; cpu <= last; ++cpu) words[std::size_t(cpu / 32)] |= std::uint32_t(1) << (cpu % 32);
     std::string text;
-    for (auto word = words.rbegin(); word != words.rend(); ++word) text += fmt::format("{}{:08x}", text.empty() ? "" : ",", *word);
+    for (auto word = words.rbegin(); word != words.rend(); ++word)
+      text += fmt::format("{}{:08x}", text.empty() ? "" : ",", *word);
     return text;
   }
 
@@ -61,7 +68,8 @@ class Writer {
     set(cpu, "tutti_socket", std::to_string(package >= 0 ? at(package).os_index : -1));
     set(cpu, "tutti_socket_index", std::to_string(package >= 0 ? at(package).index : -1));
     for (const std::string& note : graph_.notes)
-      if (note.rfind(kSocketsNote, 0) == 0 && package >= 0) set(cpu, "tutti_socket_basis", note.substr(sizeof(kSocketsNote) - 1));
+      if (note.rfind(kSocketsNote, 0) == 0 && package >= 0)
+        set(cpu, "tutti_socket_basis", note.substr(sizeof(kSocketsNote) - 1));
     write_below(cpu, numa, "");
   }
 
@@ -88,7 +96,8 @@ class Writer {
     }
     pugi::xml_node pci = parent.append_child("pci");
     set(pci, "busid", to_string(v.pci->address));
-    const std::uint16_t device_class = v.kind == VertexKind::pci_bridge && v.pci->device_class >> 8 != 0x06 ? 0x0604 : v.pci->device_class;
+    const std::uint16_t device_class =
+        v.kind == VertexKind::pci_bridge && v.pci->device_class >> 8 != 0x06 ? 0x0604 : v.pci->device_class;
     if (device_class != 0) set(pci, "class", fmt::format("0x{:04x}00", device_class));
     if (v.pci->vendor != 0) set(pci, "vendor", fmt::format("0x{:04x}", v.pci->vendor));
     if (v.pci->device != 0) set(pci, "device", fmt::format("0x{:04x}", v.pci->device));
@@ -101,7 +110,9 @@ class Writer {
 
   void write_speed(pugi::xml_node pci, int vertex) {
     for (const Link& link : graph_.links) {
-      if (link.kind != LinkKind::pci || link.a != vertex || !link.bandwidth.known() || link.bandwidth.origin == Origin::assumed) continue;
+      if (link.kind != LinkKind::pci || link.a != vertex || !link.bandwidth.known() ||
+          link.bandwidth.origin == Origin::assumed)
+        continue;
       const PciSpeed speed = nearest_pci_speed(link.bandwidth.value);
       set(pci, "link_speed", fmt::format("{:.1f} GT/s PCIe", speed.gigatransfers));
       return set(pci, "link_width", std::to_string(speed.width));
@@ -120,30 +131,38 @@ class Writer {
       pugi::xml_node element = gpu.append_child(link.kind == LinkKind::xgmi ? "xgmi" : "nvlink");
       set(element, "target", other.pci ? to_string(other.pci->address) : "fffffff:ffff:ff");
       set(element, "count", std::to_string(link.count));
-      set(element, "tclass", other.kind == VertexKind::gpu_switch ? "0x068000" : !is_device(other.kind) ? "0x068001" : "0x030200");
+      set(element, "tclass",
+          other.kind == VertexKind::gpu_switch ? "0x068000"
+          : !is_device(other.kind)             ? "0x068001"
+                                               : "0x030200");
     }
     for (int i = 1; i < at(vertex).logical_devices; ++i) pci.append_child("gpu");
   }
 
   // All NICs of one function, which may be several ports. A file without any name stays one without <net>.
   void write_nets(pugi::xml_node pci, int vertex) {
-    bool nets = false;              // a name, or a function that only its <net> shows to be a NIC
+    bool nets = false;  // a name, or a function that only its <net> shows to be a NIC
     for (const int nic : graph_.all(VertexKind::nic))
-      nets = nets || (at(nic).pci && (!at(nic).verbs_names.empty() || !at(nic).net_names.empty() || at(nic).pci->device_class >> 8 != 0x02));
+      nets = nets || (at(nic).pci && (!at(nic).verbs_names.empty() || !at(nic).net_names.empty() ||
+                                      at(nic).pci->device_class >> 8 != 0x02));
     if (!nets) return;
     pugi::xml_node nic = pci.append_child("nic");
     write_net(nic, vertex);
     for (const int other : children_[std::size_t(at(vertex).parent)])
-      if (at(other).kind == VertexKind::nic && at(other).pci && at(other).pci->address == at(vertex).pci->address && written_.insert(other).second) write_net(nic, other);
+      if (at(other).kind == VertexKind::nic && at(other).pci && at(other).pci->address == at(vertex).pci->address &&
+          written_.insert(other).second)
+        write_net(nic, other);
   }
 
   void write_net(pugi::xml_node nic, int vertex) {
     pugi::xml_node net = nic.append_child("net");
-    if (!at(vertex).pci || !at(vertex).verbs_names.empty() || !at(vertex).net_names.empty()) set(net, "name", names_of(at(vertex)).front());
+    if (!at(vertex).pci || !at(vertex).verbs_names.empty() || !at(vertex).net_names.empty())
+      set(net, "name", names_of(at(vertex)).front());
     set(net, "dev", std::to_string(at(vertex).index));
     set(net, "port", at(vertex).verbs_names.empty() ? "0" : "1");
     for (const Link& link : graph_.links)
-      if (link.kind == LinkKind::network && link.a == vertex && link.bandwidth.known()) return set(net, "speed", fmt::format("{:.0f}", link.bandwidth.value * 8 / 1e6));
+      if (link.kind == LinkKind::network && link.a == vertex && link.bandwidth.known())
+        return set(net, "speed", fmt::format("{:.0f}", link.bandwidth.value * 8 / 1e6));
   }
 
   // Devices below the machine or a package only: of no NUMA node that is known.
@@ -153,7 +172,8 @@ class Writer {
       const Vertex& vertex = graph_.vertices[v];
       const bool top = is_device(vertex.kind) && vertex.parent >= 0 && !is_device(at(vertex.parent).kind);
       // Ends of links that the source did not list have no class: the links name them.
-      const bool end = (vertex.kind == VertexKind::accelerator || vertex.kind == VertexKind::gpu_switch) && (!vertex.pci || vertex.pci->device_class == 0);
+      const bool end = (vertex.kind == VertexKind::accelerator || vertex.kind == VertexKind::gpu_switch) &&
+                       (!vertex.pci || vertex.pci->device_class == 0);
       if (!top || end || written_.count(int(v)) != 0 || graph_.ancestor(int(v), VertexKind::numa) >= 0) continue;
       if (!cpu) {
         cpu = system.append_child("cpu");

@@ -14,14 +14,23 @@ struct Processor {
   const char* name;
 };
 constexpr Processor kProcessors[] = {
-    {true, 23, 1, 32, "EPYC Naples"},      {true, 23, 49, 64, "EPYC Rome"},        {true, 25, 1, 64, "EPYC Milan"},
-    {true, 25, 17, 96, "EPYC Genoa"},      {true, 25, 160, 128, "EPYC Bergamo"},   {true, 26, 2, 128, "EPYC Turin"},
-    {true, 26, 17, 192, "EPYC Turin"},     {false, 6, 85, 28, "Xeon Cascade Lake"}, {false, 6, 106, 40, "Xeon Ice Lake"},
-    {false, 6, 143, 60, "Xeon Sapphire Rapids"}, {false, 6, 207, 64, "Xeon Emerald Rapids"}, {false, 6, 173, 128, "Xeon Granite Rapids"},
+    {true, 23, 1, 32, "EPYC Naples"},
+    {true, 23, 49, 64, "EPYC Rome"},
+    {true, 25, 1, 64, "EPYC Milan"},
+    {true, 25, 17, 96, "EPYC Genoa"},
+    {true, 25, 160, 128, "EPYC Bergamo"},
+    {true, 26, 2, 128, "EPYC Turin"},
+    {true, 26, 17, 192, "EPYC Turin"},
+    {false, 6, 85, 28, "Xeon Cascade Lake"},
+    {false, 6, 106, 40, "Xeon Ice Lake"},
+    {false, 6, 143, 60, "Xeon Sapphire Rapids"},
+    {false, 6, 207, 64, "Xeon Emerald Rapids"},
+    {false, 6, 173, 128, "Xeon Granite Rapids"},
 };
 constexpr int kTrentoFamily = 25, kTrentoModel = 48;
 
-// A package whose kind is not known: fewer cores than this in all are one package with NPS4, more than kCertainlyTwo are two.
+// A package whose kind is not known: fewer cores than this in all are one package with NPS4, more than kCertainlyTwo
+// are two.
 constexpr int kLikelyOne = 64, kCertainlyTwo = 128;
 
 const Processor* processor_of(const NumaFacts& node) {
@@ -53,11 +62,15 @@ PackageGuess guess_of_four(const std::vector<NumaFacts>& nodes) {
   const int total = 4 * cores;
   if (cores == 0) return {};
   if (processor != nullptr && total > processor->cores)
-    return split(nodes, 2, 2, fmt::format("inferred: four NUMA nodes with {} cores in all need two packages of {} (0,1 | 2,3)", total, processor->name));
+    return split(nodes, 2, 2,
+                 fmt::format("inferred: four NUMA nodes with {} cores in all need two packages of {} (0,1 | 2,3)",
+                             total, processor->name));
   if (processor == nullptr && total > kCertainlyTwo)
-    return split(nodes, 2, 2, fmt::format("inferred: four NUMA nodes with {} cores in all need two packages (0,1 | 2,3)", total));
+    return split(nodes, 2, 2,
+                 fmt::format("inferred: four NUMA nodes with {} cores in all need two packages (0,1 | 2,3)", total));
   if (processor == nullptr && total <= kLikelyOne)
-    return split(nodes, 4, 1, fmt::format("assumed: four NUMA nodes with {} cores in all are one package in four parts", total));
+    return split(nodes, 4, 1,
+                 fmt::format("assumed: four NUMA nodes with {} cores in all are one package in four parts", total));
   return {};
 }
 
@@ -81,7 +94,8 @@ PackageGuess guess_packages(const std::vector<NumaFacts>& nodes) {
     return split(nodes, highest + 1, 1, "inferred: EPYC Trento (family 25 model 48) nodes have one package");
   if (highest == 0) return split(nodes, 1, 1, "assumed: NUMA node 0 is the one package");
   if (highest == 1 && lowest == 0) return split(nodes, 1, 2, "assumed: NUMA nodes 0 and 1 are the two packages");
-  if (highest >= 8 && steps_of_8 && highest < 64) return split(nodes, 8, highest / 8 + 1, "inferred: NUMA nodes numbered in steps of 8, one for each POWER package");
+  if (highest >= 8 && steps_of_8 && highest < 64)
+    return split(nodes, 8, highest / 8 + 1, "inferred: NUMA nodes numbered in steps of 8, one for each POWER package");
   if (highest == 2 || highest == 3) return guess_of_four(nodes);
   if (highest >= 4 && highest <= 7) return split(nodes, 4, 2, "inferred: NPS4 numbering over two packages (0-3 | 4-7)");
   return {};

@@ -36,10 +36,13 @@ PciSpeed nearest_pci_speed(double bytes) {
   PciSpeed best{kRates[0], kWidths[0]};
   for (const int width : kWidths)
     for (const double rate : kRates)
-      if (std::abs(bytes_per_second({rate, width}) - bytes) < std::abs(bytes_per_second(best) - bytes)) best = {rate, width};
+      if (std::abs(bytes_per_second({rate, width}) - bytes) < std::abs(bytes_per_second(best) - bytes))
+        best = {rate, width};
   return best;
 }
 
-std::string to_string(const PciSpeed& speed) { return fmt::format("{:.1f} GT/s x{}", speed.gigatransfers, speed.width); }
+std::string to_string(const PciSpeed& speed) {
+  return fmt::format("{:.1f} GT/s x{}", speed.gigatransfers, speed.width);
+}
 
 }  // namespace tutti::topology

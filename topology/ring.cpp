@@ -13,13 +13,13 @@ namespace {
 
 enum class First { packages, labels, affinity };
 
-// What one hop between two GPUs crosses, as digits of one number: the most important in front. A ring of fewer than kDigit GPUs
-// carries no digit over; the last digit, the distance, is below kDigit and has twice the room.
+// What one hop between two GPUs crosses, as digits of one number: the most important in front. A ring of fewer than
+// kDigit GPUs carries no digit over; the last digit, the distance, is below kDigit and has twice the room.
 constexpr std::uint64_t kDigit = 256;
 
 struct Hop {
   bool package = false, numa = false, affinity = false, label = false, unlinked = true, host_bridge = false;
-  int distance = 0;                 // below kDigit: more links are nearer, so is one switch than several
+  int distance = 0;  // below kDigit: more links are nearer, so is one switch than several
 
   std::uint64_t cost(First first) const {
     std::uint64_t sum = (first == First::labels && label) || (first == First::affinity && affinity) ? 1 : 0;
@@ -53,12 +53,16 @@ class Hops {
     const Vertex& to = graph_.vertices[std::size_t(gpus_[b])];
     Hop hop;
     hop.package = package_[a] != package_[b];
-    hop.numa = numa_[a] != numa_[b] || (numa_[a] < 0 && hop.package);      // both nodes unknown: another package has other ones
+    hop.numa =
+        numa_[a] != numa_[b] || (numa_[a] < 0 && hop.package);  // both nodes unknown: another package has other ones
     hop.affinity = from.cpus != to.cpus;
     hop.label = names_socket_crossing(near.label);
     hop.unlinked = !names_link(near.label) && linked_.count(std::minmax(gpus_[a], gpus_[b])) == 0;
     hop.host_bridge = near.level > Level::host_bridge;
-    hop.distance = names_link(near.label) ? std::clamp(1200 - near.order, 0, 200) : near.label == "PXB" ? 1 : near.level > Level::pci_switch ? 2 : 0;
+    hop.distance = names_link(near.label)           ? std::clamp(1200 - near.order, 0, 200)
+                   : near.label == "PXB"            ? 1
+                   : near.level > Level::pci_switch ? 2
+                                                    : 0;
     return hop;
   }
 
@@ -89,18 +93,20 @@ std::vector<int> canonical(std::vector<int> order) {
   return order;
 }
 
-// Appends the members in the tree's order: whatever shares an ancestor stands together, at every depth. No closed tour enters any
-// subtree more often than once then, which is the fewest possible at all levels at the same time.
-void append_by_tree(const std::vector<std::vector<int>>& paths, const std::vector<int>& members, std::size_t depth, std::vector<int>& order) {
-  std::vector<int> ends;                                    // GPUs whose own vertex hangs here: together, behind the subtrees
-  std::vector<std::pair<int, std::vector<int>>> children;   // in order of their first GPU
+// Appends the members in the tree's order: whatever shares an ancestor stands together, at every depth. No closed tour
+// enters any subtree more often than once then, which is the fewest possible at all levels at the same time.
+void append_by_tree(const std::vector<std::vector<int>>& paths, const std::vector<int>& members, std::size_t depth,
+                    std::vector<int>& order) {
+  std::vector<int> ends;  // GPUs whose own vertex hangs here: together, behind the subtrees
+  std::vector<std::pair<int, std::vector<int>>> children;  // in order of their first GPU
   for (const int gpu : members) {
     const std::vector<int>& path = paths[std::size_t(gpu)];
     if (depth + 1 >= path.size()) {
       ends.push_back(gpu);
       continue;
     }
-    const auto child = std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.first == path[depth]; });
+    const auto child =
+        std::find_if(children.begin(), children.end(), [&](const auto& c) { return c.first == path[depth]; });
     if (child == children.end()) {
       children.emplace_back(path[depth], std::vector<int>{gpu});
     } else {
@@ -174,7 +180,8 @@ std::vector<int> shortest_tour(int count, const std::function<std::uint64_t(int,
   for (int i = 0; i < count; ++i)
     for (int j = 0; j < count; ++j) table[std::size_t(i * count + j)] = i == j ? 0 : cost(i, j);
   const auto hop = [&](int i, int j) { return table[std::size_t(i * count + j)]; };
-  for (int last = 0; last < m; ++last) best[(std::size_t(1) << last) * std::size_t(m) + std::size_t(last)] = hop(0, last + 1);
+  for (int last = 0; last < m; ++last)
+    best[(std::size_t(1) << last) * std::size_t(m) + std::size_t(last)] = hop(0, last + 1);
   for (std::size_t set = 1; set < sets; ++set)
     for (int last = 0; last < m; ++last) {
       const std::uint64_t here = best[set * std::size_t(m) + std::size_t(last)];

@@ -28,9 +28,12 @@ class Builder {
     graph.vertices.push_back(v);
     return int(graph.vertices.size()) - 1;
   }
-  void relate(int a, int b, Level level, const std::string& label) { graph.relations.push_back({std::min(a, b), std::max(a, b), level, label}); }
+  void relate(int a, int b, Level level, const std::string& label) {
+    graph.relations.push_back({std::min(a, b), std::max(a, b), level, label});
+  }
   Graph sorted() {
-    std::sort(graph.relations.begin(), graph.relations.end(), [](const Relation& x, const Relation& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
+    std::sort(graph.relations.begin(), graph.relations.end(),
+              [](const Relation& x, const Relation& y) { return std::pair(x.a, x.b) < std::pair(y.a, y.b); });
     return graph;
   }
   Graph graph;
@@ -45,8 +48,10 @@ TEST(Answers, LevelsAreTheKindOfTheDeepestCommonAncestor) {
   const int numa = b.add(VertexKind::numa, package), numa2 = b.add(VertexKind::numa, package);
   const int bridge = b.add(VertexKind::host_bridge, numa), bridge2 = b.add(VertexKind::host_bridge, numa);
   const int root_port = b.add(VertexKind::pci_bridge, bridge);
-  const int a = b.add(VertexKind::gpu, root_port), same_switch = b.add(VertexKind::gpu, root_port), same_bridge = b.add(VertexKind::gpu, bridge);
-  const int same_numa = b.add(VertexKind::gpu, bridge2), same_package = b.add(VertexKind::gpu, numa2), far = b.add(VertexKind::gpu, other);
+  const int a = b.add(VertexKind::gpu, root_port), same_switch = b.add(VertexKind::gpu, root_port),
+            same_bridge = b.add(VertexKind::gpu, bridge);
+  const int same_numa = b.add(VertexKind::gpu, bridge2), same_package = b.add(VertexKind::gpu, numa2),
+            far = b.add(VertexKind::gpu, other);
   EXPECT_EQ(level_between(b.graph, a, a), Level::same_device);
   EXPECT_EQ(level_between(b.graph, a, same_switch), Level::pci_switch);
   EXPECT_EQ(level_between(b.graph, a, same_bridge), Level::host_bridge);
@@ -87,7 +92,8 @@ TEST(Answers, NicsAreNearUpToThePackageAndOnlyWithAPciDevice) {
   const int package = b.add(VertexKind::package, 0), other = b.add(VertexKind::package, 0);
   b.add(VertexKind::gpu, package);
   b.add(VertexKind::gpu, other);
-  const int plain = b.add(VertexKind::nic, package), rdma = b.add(VertexKind::nic, package), loose = b.add(VertexKind::nic, other);
+  const int plain = b.add(VertexKind::nic, package), rdma = b.add(VertexKind::nic, package),
+            loose = b.add(VertexKind::nic, other);
   b.graph.vertices[std::size_t(plain)].net_names = {"eth0"};
   b.graph.vertices[std::size_t(rdma)].net_names = {"ib0"};
   b.graph.vertices[std::size_t(rdma)].verbs_names = {"mlx5_0"};
@@ -107,7 +113,8 @@ TEST(Answers, NicsAreNearUpToThePackageAndOnlyWithAPciDevice) {
 
 TEST(Answers, LinkLabels) {
   for (const char* link : {"NV1", "NV18", "XGMI", "MX2", "MX"}) EXPECT_TRUE(names_link(link)) << link;
-  for (const char* not_a_link : {"NODE", "SYS", "X", "", "N", "NV", "NVx", "PIX"}) EXPECT_FALSE(names_link(not_a_link)) << not_a_link;
+  for (const char* not_a_link : {"NODE", "SYS", "X", "", "N", "NV", "NVx", "PIX"})
+    EXPECT_FALSE(names_link(not_a_link)) << not_a_link;
 }
 
 TEST(Answers, AnEmptyGraphAndASingleGpuHaveAnswers) {
@@ -150,7 +157,7 @@ TEST(Ring, OfAnyTreeCrossesTheFewestOfAllPermutations) {
   std::mt19937 random(11);
   for (int round = 0; round < 60; ++round) {
     Builder b;
-    std::vector<int> places = {0};                        // a GPU may hang anywhere, below the machine too
+    std::vector<int> places = {0};  // a GPU may hang anywhere, below the machine too
     for (int p = 0; p < 3; ++p) {
       const int package = b.add(VertexKind::package, 0);
       places.push_back(package);
@@ -174,7 +181,8 @@ TEST(Ring, OfAnyLabelsCrossesTheFewestOfAllPermutations) {
     const int count = 4 + int(random() % 4);
     std::vector<int> gpus;
     for (int g = 0; g < count; ++g) gpus.push_back(b.add(VertexKind::gpu, packages[random() % 2]));
-    const std::pair<Level, const char*> labels[] = {{Level::machine, "SYS"}, {Level::machine, "NV2"}, {Level::numa, "NODE"}, {Level::pci_switch, "PIX"}};
+    const std::pair<Level, const char*> labels[] = {
+        {Level::machine, "SYS"}, {Level::machine, "NV2"}, {Level::numa, "NODE"}, {Level::pci_switch, "PIX"}};
     for (int i = 0; i < count; ++i)
       for (int j = 0; j < i; ++j) {
         const auto& [level, label] = labels[random() % 4];
@@ -224,7 +232,8 @@ TEST(Ring, OfManyGpusIsOptimalAtEveryLevel) {
     const int package = b.add(VertexKind::package, 0);
     for (int n = 0; n < 4; ++n) {
       const int numa = b.add(VertexKind::numa, package);
-      for (int s = 0; s < 2; ++s) switches.push_back(b.add(VertexKind::pci_bridge, b.add(VertexKind::host_bridge, numa)));
+      for (int s = 0; s < 2; ++s)
+        switches.push_back(b.add(VertexKind::pci_bridge, b.add(VertexKind::host_bridge, numa)));
     }
   }
   for (int g = 0; g < 128; ++g) b.add(VertexKind::gpu, switches[std::size_t(g * 7 % 32)]);
@@ -235,7 +244,10 @@ TEST(Ring, OfManyGpusIsOptimalAtEveryLevel) {
   int between_switches = 0;
   const std::vector<int> gpus = b.graph.all(VertexKind::gpu);
   for (std::size_t i = 0; i < 128; ++i)
-    between_switches += b.graph.vertices[std::size_t(gpus[std::size_t(ring.order[i])])].parent != b.graph.vertices[std::size_t(gpus[std::size_t(ring.order[(i + 1) % 128])])].parent ? 1 : 0;
+    between_switches += b.graph.vertices[std::size_t(gpus[std::size_t(ring.order[i])])].parent !=
+                                b.graph.vertices[std::size_t(gpus[std::size_t(ring.order[(i + 1) % 128])])].parent
+                            ? 1
+                            : 0;
   EXPECT_EQ(between_switches, 32);
   EXPECT_EQ(ring.order.front(), 0);
 }

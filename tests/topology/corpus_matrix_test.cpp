@@ -9,7 +9,9 @@ namespace tutti::topology::test {
 namespace {
 
 TEST(CorpusMatrix, EveryKeyOfEveryFile) {
-  if (corpus().empty()) GTEST_SKIP() << "no topology corpus: TUTTI_TOPOLOGY_CORPUS names no folder, and ../shared/topology is not beside the sources";
+  if (corpus().empty())
+    GTEST_SKIP() << "no topology corpus: TUTTI_TOPOLOGY_CORPUS names no folder, and ../shared/topology is not beside "
+                    "the sources";
   const auto files = files_in(corpus() / "matrix", ".txt");
   ASSERT_FALSE(files.empty());
   for (const auto& file : files) {

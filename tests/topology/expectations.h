@@ -17,8 +17,8 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
 std::string read_text(const std::filesystem::path& file);
 nlohmann::json expectation_of(const std::filesystem::path& file);
 
-// One line for each key that differs: "sockets: 2, expected 1". Keys without a machine-readable meaning (notes, reasons) are not
-// compared; rings are compared by what they cost.
+// One line for each key that differs: "sockets: 2, expected 1". Keys without a machine-readable meaning (notes,
+// reasons) are not compared; rings are compared by what they cost.
 std::vector<std::string> differences(const Graph& graph, const nlohmann::json& expected);
 
 }  // namespace tutti::topology::test

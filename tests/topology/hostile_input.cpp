@@ -21,10 +21,14 @@ nlohmann::json answers(const Graph& graph) {
 }
 
 std::string broken_refusal(const Status& status) {
-  if (status.code() != Code::invalid_argument && status.code() != Code::unsupported) return "refused as " + status.to_string();
+  if (status.code() != Code::invalid_argument && status.code() != Code::unsupported)
+    return "refused as " + status.to_string();
   if (status.text().rfind(std::string(kName) + ":", 0) != 0) return "a refusal without the file: " + status.text();
-  const bool place = status.text().size() > sizeof(kName) && status.text()[sizeof(kName)] >= '1' && status.text()[sizeof(kName)] <= '9';
-  return place || status.code() == Code::unsupported || status.text().find("bytes; expected") != std::string::npos ? "" : "a refusal without a line: " + status.text();
+  const bool place = status.text().size() > sizeof(kName) && status.text()[sizeof(kName)] >= '1' &&
+                     status.text()[sizeof(kName)] <= '9';
+  return place || status.code() == Code::unsupported || status.text().find("bytes; expected") != std::string::npos
+             ? ""
+             : "a refusal without a line: " + status.text();
 }
 
 // Written and read again: the same. Text that XML cannot carry (control characters) is the exception.
@@ -34,7 +38,10 @@ std::string broken_writing(const Graph& graph) {
   const Result<Graph> again = read_nccl_xml(*text, kName);
   if (!again.ok()) return "what was written is refused: " + again.status().to_string();
   const nlohmann::json before = answers(graph), after = answers(*again);
-  return before == after ? "" : "what was written reads differently: " + nlohmann::json::diff(before, after).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return before == after
+             ? ""
+             : "what was written reads differently: " +
+                   nlohmann::json::diff(before, after).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -42,16 +49,20 @@ std::string broken_writing(const Graph& graph) {
 std::string malformed(const Graph& graph) {
   const int count = int(graph.vertices.size());
   for (int v = 0; v < count; ++v)
-    if (graph.vertices[std::size_t(v)].parent >= v || (v > 0 && graph.vertices[std::size_t(v)].parent < 0)) return "a child before its parent";
+    if (graph.vertices[std::size_t(v)].parent >= v || (v > 0 && graph.vertices[std::size_t(v)].parent < 0))
+      return "a child before its parent";
   for (const Link& link : graph.links) {
     const bool out = link.kind == LinkKind::network && link.b == -1;
-    if (link.a < 0 || link.a >= count || (!out && (link.b < 0 || link.b >= count)) || link.a == link.b || link.count < 1) return "a link without two ends";
+    if (link.a < 0 || link.a >= count || (!out && (link.b < 0 || link.b >= count)) || link.a == link.b ||
+        link.count < 1)
+      return "a link without two ends";
     if (link.bandwidth.value < 0 || link.latency.value < 0) return "a negative figure";
   }
   for (std::size_t r = 0; r < graph.relations.size(); ++r) {
     const Relation& relation = graph.relations[r];
     if (relation.a < 0 || relation.a >= relation.b || relation.b >= count) return "a relation without two ends";
-    if (r > 0 && std::pair(graph.relations[r - 1].a, graph.relations[r - 1].b) >= std::pair(relation.a, relation.b)) return "relations out of order";
+    if (r > 0 && std::pair(graph.relations[r - 1].a, graph.relations[r - 1].b) >= std::pair(relation.a, relation.b))
+      return "relations out of order";
   }
   std::set<int> numbers;
   for (const int gpu : graph.all(VertexKind::gpu))

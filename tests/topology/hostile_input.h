@@ -11,8 +11,8 @@ namespace tutti::topology::test {
 
 using TextReader = std::function<Result<Graph>(const std::string& text, const std::string& name)>;
 
-// "": all holds. A refusal is invalid_argument or unsupported and names the file and, where it is one of a place, the line; a graph
-// is well-formed, has answers, and what it is written as reads back to the same answers.
+// "": all holds. A refusal is invalid_argument or unsupported and names the file and, where it is one of a place, the
+// line; a graph is well-formed, has answers, and what it is written as reads back to the same answers.
 std::string broken_promise(const TextReader& reader, const std::string& text);
 
 // "": parents come before children, links and relations end at vertices, GPU numbers differ.
