@@ -44,6 +44,8 @@ struct Settings {
   std::string port_range;                             // TUTTI_PORT_RANGE: "40000-40100"
   std::string simd;                                   // TUTTI_SIMD: scalar, avx2, avx512, neon
   std::string job_key;                                // TUTTI_JOB_KEY
+  std::string topology_file;                          // TUTTI_TOPOLOGY_FILE: as topology::read_file; "" = this machine
+  std::string topology_dump;                          // TUTTI_TOPOLOGY_DUMP: written by whoever reads the topology
   bool operator==(const Settings&) const = default;
   // Of those settings that all ranks must share (algo, thresholds, order, segment, ...).
   std::uint64_t shared_hash() const;

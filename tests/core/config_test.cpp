@@ -101,7 +101,9 @@ TEST(Settings, reads_each_variable_into_its_own_field) {
                    {"TUTTI_INTERFACE", "eth0"},
                    {"TUTTI_PORT_RANGE", "40000-40100"},
                    {"TUTTI_SIMD", "scalar"},
-                   {"TUTTI_JOB_KEY", "secret"}});
+                   {"TUTTI_JOB_KEY", "secret"},
+                   {"TUTTI_TOPOLOGY_FILE", "numa:2 pu:4"},
+                   {"TUTTI_TOPOLOGY_DUMP", "a.nccl.xml"}});
   ASSERT_TRUE(got.ok()) << got.status().to_string();
   Settings want;
   want.log = "debug";
@@ -124,6 +126,8 @@ TEST(Settings, reads_each_variable_into_its_own_field) {
   want.port_range = "40000-40100";
   want.simd = "scalar";
   want.job_key = "secret";
+  want.topology_file = "numa:2 pu:4";
+  want.topology_dump = "a.nccl.xml";
   EXPECT_TRUE(*got == want);
 }
 
