@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "core/log.h"
+#include "core/nccl_names.h"
 
 extern char** environ;
 
@@ -334,13 +335,20 @@ std::string complaint_about_name(std::string_view name) {
 
 Result<Settings> read_settings(const ReadVariable& read, std::span<const std::string> all_names) {
   Settings settings;
+  const auto tell = [](const std::string& text) { log::write_once(log::Level::warning, text); };
   for (const Entry& entry : kEntries) {
-    std::string name(entry.variable.name);
+    std::string name(entry.variable.name), foreign;
     const char* text = read(name.c_str());
-    if (!text || !*text) continue;
+    if (!text || !*text) {
+      if (std::holds_alternative<std::monostate>(entry.field)) continue;
+      foreign = from_nccl(name, read, tell).value_or("");
+      text = foreign.c_str();
+    }
+    if (!*text) continue;
     Status status = set(entry, text, settings);
     if (!status) return Status(status.code(), fmt::format("{}={}: {}", name, text, status.text()));
   }
+  tell_nccl_without_effect(read, tell);
   if (Status status = check_grammar(settings); !status) return status;
   complain_about(all_names);
   return settings;

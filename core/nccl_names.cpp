@@ -1,0 +1,132 @@
+#include "core/nccl_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/config.h"
+
+namespace tutti {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return out;
+}
+
+std::optional<std::string> bytes(std::string_view value) {
+  if (!parse_bytes(value)) return std::nullopt;
+  return std::string(value);
+}
+
+// A buffer of NCCL's is used in eight steps.
+std::optional<std::string> buffer(std::string_view value) {
+  const auto whole = parse_bytes(value);
+  if (!whole || *whole < 8) return std::nullopt;
+  return to_text(ByteCount(*whole / 8));
+}
+
+// eth,ib are prefixes, =eth0 exact, ^ in front excludes all that follow.
+std::optional<std::string> interfaces(std::string_view value) {
+  std::string out;
+  if (!value.empty() && value[0] == '^') out = "^", value.remove_prefix(1);
+  const bool exact = !value.empty() && value[0] == '=';
+  if (exact) value.remove_prefix(1);
+  if (value.empty()) return std::nullopt;
+  for (bool first = true; !value.empty(); first = false) {
+    const std::size_t comma = std::min(value.find(','), value.size());
+    if (comma == 0) return std::nullopt;
+    out += fmt::format("{}{}{}", first ? "" : ",", value.substr(0, comma), exact ? "" : "*");
+    value.remove_prefix(std::min(comma + 1, value.size()));
+  }
+  return out;
+}
+
+std::optional<std::string> algorithms(std::string_view value) {
+  const bool excludes = !value.empty() && value[0] == '^';
+  if (excludes) value.remove_prefix(1);
+  std::string out;
+  while (!value.empty()) {
+    const std::size_t comma = std::min(value.find(','), value.size());
+    const std::string name = lower(value.substr(0, comma));
+    value.remove_prefix(std::min(comma + 1, value.size()));
+    if (name != "ring" && name != "tree" && name != "pat") continue;      // CollNet and NVLS are of NVIDIA's switches
+    out += fmt::format("{}{}{}", out.empty() ? "" : ",", excludes ? "^" : "", name);
+  }
+  return out.empty() ? std::nullopt : std::optional(out);
+}
+
+std::optional<std::string> debug(std::string_view value) {
+  const std::string level = lower(value);
+  if (level == "version" || level == "warn") return "warning";
+  if (level == "info") return "info";
+  if (level == "trace") return "debug";
+  return std::nullopt;
+}
+
+std::optional<std::string> no_memory(std::string_view value) {
+  if (value == "1") return "tcp";
+  return std::nullopt;
+}
+
+std::optional<std::string> sockets(std::string_view value) {
+  int count = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), count);
+  if (error != std::errc() || end != value.data() + value.size() || count < 1 || count > 64) return std::nullopt;
+  return std::string(value);
+}
+
+std::optional<std::string> as_it_is(std::string_view value) { return std::string(value); }
+
+struct Entry {
+  NcclName name;
+  std::optional<std::string> (*translate)(std::string_view value) = nullptr;
+  std::string_view off = "";       // the value that says no more than the default
+};
+
+const Entry kEntries[] = {
+    {{"NCCL_TREE_THRESHOLD", "TUTTI_TREE_THRESHOLD", "largest message for trees (NCCL itself dropped it in 2.5)"}, bytes},
+    {{"NCCL_ALGO", "TUTTI_ALGO", "Ring, Tree, PAT; ^ excludes"}, algorithms},
+    {{"NCCL_BUFFSIZE", "TUTTI_SEGMENT", "an eighth of it"}, buffer},
+    {{"NCCL_SHM_DISABLE", "TUTTI_TRANSPORT", "1: tcp"}, no_memory, "0"},
+    {{"NCCL_SOCKET_IFNAME", "TUTTI_INTERFACE", "prefixes; = exact, ^ excludes"}, interfaces},
+    {{"NCCL_NSOCKS_PERTHREAD", "TUTTI_SOCKETS", "sockets for each pair"}, sockets},
+    {{"NCCL_DEBUG", "TUTTI_LOG", "VERSION and WARN: warning, INFO: info, TRACE: debug"}, debug},
+    {{"NCCL_TOPO_FILE", "TUTTI_TOPOLOGY_FILE", "a machine's description"}, as_it_is},
+    {{"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPOLOGY_DUMP", "where to write it"}, as_it_is},
+    {{"NCCL_P2P_DISABLE", "", "no peer access between GPUs is used"}},
+    {{"NCCL_IB_HCA", "", "no RDMA device is used"}},
+    {{"NCCL_IB_GID_INDEX", "", "no RDMA device is used"}},
+    {{"NCCL_IB_DISABLE", "", "no RDMA device is used"}},
+};
+
+}  // namespace
+
+NcclName nccl_name(std::size_t index) { return index < std::size(kEntries) ? kEntries[index].name : NcclName{}; }
+
+std::optional<std::string> from_nccl(std::string_view variable, const std::function<const char*(const char*)>& read,
+                                     const std::function<void(const std::string&)>& tell) {
+  for (const Entry& entry : kEntries) {
+    if (entry.name.becomes != variable) continue;
+    const std::string name(entry.name.name);
+    const char* value = read(name.c_str());
+    if (!value || !*value || value == entry.off) continue;
+    const auto ours = entry.translate(value);
+    if (ours) tell(fmt::format("{}={} is taken as {}={}", name, value, variable, *ours));
+    else tell(fmt::format("{}={} is not understood and has no effect: {} ({}) is what it would become", name, value, variable, entry.name.meaning));
+    return ours;
+  }
+  return std::nullopt;
+}
+
+void tell_nccl_without_effect(const std::function<const char*(const char*)>& read, const std::function<void(const std::string&)>& tell) {
+  for (const Entry& entry : kEntries) {
+    if (!entry.name.becomes.empty()) continue;
+    const std::string name(entry.name.name);
+    if (const char* value = read(name.c_str()); value && *value) tell(fmt::format("{}={} has no effect: {}", name, value, entry.name.meaning));
+  }
+}
+
+}  // namespace tutti
