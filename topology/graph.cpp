@@ -70,6 +70,27 @@ std::string CpuSet::to_string() const {
   return out;
 }
 
+std::optional<CpuSet> parse_cpu_list(const std::string& text) {
+  const auto number = [](const std::string& part) -> std::optional<int> {
+    int value = -1;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    const bool good = error == std::errc() && end == part.data() + part.size() && value >= 0 && value < kMaxCpu;
+    return good ? std::optional(value) : std::nullopt;
+  };
+  CpuSet cpus;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, comma - at);
+    const std::size_t dash = part.find('-');
+    const auto first = number(part.substr(0, dash));
+    const auto last = dash == std::string::npos ? first : number(part.substr(dash + 1));
+    if (!first || !last || *last < *first) return std::nullopt;
+    cpus.insert(*first, *last);
+    at = comma + 1;
+  }
+  return text.empty() || text.back() != ',' ? std::optional(cpus) : std::nullopt;
+}
+
 std::vector<int> Graph::all(VertexKind kind) const {
   std::vector<int> out;
   for (std::size_t i = 0; i < vertices.size(); ++i)

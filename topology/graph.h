@@ -60,6 +60,10 @@ class CpuSet {
   std::vector<std::pair<int, int>> ranges_;
 };
 
+// "0-3,8" as in /sys; nullopt: something else, or an index from kMaxCpu on.
+inline constexpr int kMaxCpu = 1 << 16;
+std::optional<CpuSet> parse_cpu_list(const std::string& text);
+
 struct Vertex {
   VertexKind kind = VertexKind::machine;
   int parent = -1;                  // in Graph::vertices; -1: the root, which comes first. Parents come before children

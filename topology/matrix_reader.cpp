@@ -17,7 +17,6 @@
 namespace tutti::topology {
 namespace {
 
-constexpr int kMaxCpu = 1 << 16;
 constexpr int kMaxNuma = 1 << 12;
 constexpr int kMaxLinks = 64;  // NVLink 5 has 18 a GPU
 constexpr std::size_t kMaxBytes = std::size_t(8) << 20;
@@ -29,22 +28,6 @@ std::optional<int> parse_number(const std::string& text, int limit) {
   return error == std::errc() && rest == text.data() + text.size() && value >= 0 && value < limit
              ? std::optional<int>(value)
              : std::nullopt;
-}
-
-// "0-15,32-47"
-std::optional<CpuSet> parse_cpu_list(const std::string& text) {
-  CpuSet cpus;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const std::string part = text.substr(at, comma - at);
-    const std::size_t dash = part.find('-');
-    const auto first = parse_number(part.substr(0, dash), kMaxCpu);
-    const auto last = dash == std::string::npos ? first : parse_number(part.substr(dash + 1), kMaxCpu);
-    if (!first || !last || *last < *first) return std::nullopt;
-    cpus.insert(*first, *last);
-    at = comma + 1;
-  }
-  return cpus;
 }
 
 // One device of either form, before it becomes a vertex.
@@ -134,7 +117,7 @@ class Builder {
     for (const auto& [title, text] : device.columns) {
       if (text == "N/A") continue;
       if (title == "CPU Affinity") {
-        if (const auto cpus = parse_cpu_list(text)) {
+        if (const auto cpus = parse_cpu_list(text); cpus && !cpus->empty()) {
           device.cpus = *cpus;
         } else {
           distrust(fmt::format("{}: CPU affinity \"{:.40}\" is not a list of CPUs", device.name, text));

@@ -10,8 +10,6 @@
 namespace tutti::topology {
 namespace {
 
-constexpr int kMostCpus = 1 << 16;
-
 std::optional<int> whole_number(const std::string& text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -27,10 +25,10 @@ std::string first_line(const std::filesystem::path& path) {
 
 CpuSet affinity() {
   CpuSet cpus;
-  cpu_set_t* const set = CPU_ALLOC(std::size_t(kMostCpus));
-  const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(kMostCpus));
+  cpu_set_t* const set = CPU_ALLOC(std::size_t(kMaxCpu));
+  const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(kMaxCpu));
   if (set && sched_getaffinity(0, bytes, set) == 0)
-    for (int cpu = 0; cpu < kMostCpus; ++cpu)
+    for (int cpu = 0; cpu < kMaxCpu; ++cpu)
       if (CPU_ISSET_S(std::size_t(cpu), bytes, set)) cpus.insert(cpu, cpu);
   if (set) CPU_FREE(set);
   return cpus;
@@ -69,21 +67,6 @@ int package_of(const CpuSet& cpus, const std::filesystem::path& all) {
 }
 
 }  // namespace
-
-std::optional<CpuSet> parse_cpu_list(const std::string& text) {
-  CpuSet cpus;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const std::string part = text.substr(at, comma - at);
-    const std::size_t dash = part.find('-');
-    const auto first = whole_number(part.substr(0, dash));
-    const auto last = dash == std::string::npos ? first : whole_number(part.substr(dash + 1));
-    if (!first || !last || *last < *first || *last >= kMostCpus) return std::nullopt;
-    cpus.insert(*first, *last);
-    at = comma + 1;
-  }
-  return cpus;
-}
 
 Place place_of(const CpuSet& cpus, const std::string& root) {
   if (cpus.empty()) return {};

@@ -13,9 +13,6 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// "0-3,8" as in /sys; nullopt: something else.
-std::optional<CpuSet> parse_cpu_list(const std::string& text);
-
 // Of these CPUs, by the files under `root`/sys/devices/system.
 Place place_of(const CpuSet& cpus, const std::string& root = "");
 // Of the calling thread.

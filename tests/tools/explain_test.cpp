@@ -1,0 +1,88 @@
+// `tutti explain`: what the program prints, on machines that files describe.
+#include "tools/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace tutti::tools {
+namespace {
+
+using testing::HasSubstr;
+
+struct Ran {
+  int status;
+  std::string out;
+};
+
+Ran run(const std::string& arguments) {
+  const std::string command = std::string(TUTTI_BINARY_DIR) + "/bin/tutti explain " + arguments + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  Ran ran{-1, ""};
+  std::array<char, 4096> part;
+  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe)) ran.out.append(part.data(), got);
+  ran.status = WEXITSTATUS(::pclose(pipe));
+  return ran;
+}
+
+const std::string kDualEpyc = "--file " TUTTI_SOURCE_DIR "/tests/topology/data/dual-epyc-8gpu.nccl.xml";
+
+TEST(Explain, SaysWhatIsChosenAndWhy) {
+  const Ran ran = run("all_reduce 1M " + kDualEpyc);
+  EXPECT_EQ(ran.status, 0) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("* hierarchical"));
+  EXPECT_THAT(ran.out, HasSubstr("chosen: hierarchical: lowest predicted time"));
+  EXPECT_THAT(ran.out, HasSubstr("limiting link: between groups by package"));
+}
+
+TEST(Explain, JsonHasTheCandidates) {
+  const Ran ran = run("all_reduce 64K --json " + kDualEpyc);
+  ASSERT_EQ(ran.status, 0) << ran.out;
+  const auto json = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(json["collective"], "all_reduce");
+  EXPECT_EQ(json["bytes"], 65536);
+  EXPECT_EQ(json["ranks"], 8);
+  EXPECT_EQ(json["chosen"], json["candidates"][0]["algorithm"]);
+  double before = 0;
+  bool ring = false;
+  for (const auto& c : json["candidates"]) {
+    for (const char* key : {"algorithm", "steps", "bytes_on_wire", "slow_link_hops", "predicted_us", "measured_us", "simulated_us"}) EXPECT_TRUE(c.contains(key)) << key;
+    EXPECT_GE(c["predicted_us"].get<double>(), before);
+    before = c["predicted_us"].get<double>();
+    if (c["algorithm"] != "ring") continue;
+    ring = true;
+    EXPECT_EQ(c["steps"], 14);
+    EXPECT_EQ(c["slow_link_hops"], 4);
+    EXPECT_EQ(c["bytes_on_wire"], 114688);        // 2 * 7 / 8 of 64K
+  }
+  EXPECT_TRUE(ring);
+}
+
+TEST(Explain, SettingsAreObeyedAndNamed) {
+  ::setenv("TUTTI_ALGO", "ring", 1);
+  const Ran ran = run("all_reduce 64K " + kDualEpyc);
+  ::unsetenv("TUTTI_ALGO");
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_THAT(ran.out, HasSubstr("chosen: ring: TUTTI_ALGO=ring"));
+}
+
+TEST(Explain, SeveralHostsAndThisMachine) {
+  EXPECT_THAT(run("all_gather 1M --hosts 4 " + kDualEpyc).out, HasSubstr("among 32 ranks on 4 hosts"));
+  const Ran here = run("broadcast 8 --ranks 4");
+  EXPECT_EQ(here.status, 0) << here.out;
+  EXPECT_THAT(here.out, HasSubstr("chosen: "));
+}
+
+TEST(Explain, BadInputNamesItself) {
+  EXPECT_THAT(run("all_reduce 4Q").out, HasSubstr("4Q"));
+  EXPECT_THAT(run("all_redduce 4K").out, HasSubstr("all_redduce"));
+  EXPECT_THAT(run("all_reduce 4K --file /nowhere.xml").out, HasSubstr("/nowhere.xml"));
+  EXPECT_THAT(run("all_reduce 4K --ranks 2 --hosts 3").out, HasSubstr("2 ranks on 3 hosts"));
+  for (const char* bad : {"all_reduce 4Q", "all_redduce 4K", "all_reduce", "all_reduce 4K --ranks -1", "barrier 8 --ranks 4"}) EXPECT_EQ(run(bad).status, 2) << bad;
+}
+
+}  // namespace
+}  // namespace tutti::tools
