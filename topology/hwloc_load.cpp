@@ -16,6 +16,8 @@
 namespace tutti::topology {
 namespace {
 
+constexpr std::chrono::minutes kLimit{2};
+
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
 };
@@ -27,8 +29,8 @@ Topology make() {
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   // NVSwitches are bridges of another class, which is not important to hwloc.
   hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // These open the devices: seconds, and memory on every GPU.
-  for (const char* component : {"cuda", "opencl", "gl"})
+  // These open the devices: seconds, and memory on every GPU. pci is libpciaccess, which leaks; /sys says the same.
+  for (const char* component : {"cuda", "opencl", "gl", "pci"})
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   return Topology(topology);
 }
@@ -82,16 +84,16 @@ Status check_synthetic(const std::string& text) {
              : Status(Code::invalid_argument, "synthetic topology: expected words such as \"numa:2 pu:4\", found none");
 }
 
-int export_snapshot(const std::string& root, int out) {
+// In the child: the XML, or why there is none, to the descriptor.
+int export_to(int out, const std::string& what, const std::function<bool(hwloc_topology_t)>& prepare) {
   const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
   dup2(nothing, 2);
   for (const char* name :
        {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM", "HWLOC_CPUID_PATH"})
     unsetenv(name);
-  setenv("HWLOC_FSROOT", root.c_str(), 1);
   const Topology topology = make();
-  if (!topology) return 1;
-  const Result<std::string> xml = load(topology, root);
+  if (!topology || !prepare(topology.get())) return 1;
+  const Result<std::string> xml = load(topology, what);
   const std::string& text = xml ? *xml : xml.status().text();
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = write(out, text.data() + done, text.size() - done);
@@ -111,20 +113,29 @@ Result<std::string> hwloc_xml_of_this_machine() {
 
 Result<std::string> hwloc_xml_of_synthetic(const std::string& text) {
   if (Status wrong = check_synthetic(text); !wrong) return wrong;
-  const Topology topology = make();
-  if (!topology) return Status(Code::unsupported, "hwloc cannot be started: " + errno_text(errno));
-  if (hwloc_topology_set_synthetic(topology.get(), text.c_str()) != 0)
-    return Status(Code::invalid_argument, fmt::format("synthetic topology \"{:.200}\": hwloc refuses it: expected "
-                                                      "levels from the outermost to pu, each once, such as "
-                                                      "\"package:2 numa:2 core:4 pu:2\"",
-                                                      text));
-  return load(topology, "the synthetic topology");
+  const std::string what = fmt::format("synthetic topology \"{:.200}\"", text);
+  Result<std::string> xml = run_in_child(
+      what,
+      [&](int out) {
+        return export_to(out, what,
+                         [&text](hwloc_topology_t t) { return hwloc_topology_set_synthetic(t, text.c_str()) == 0; });
+      },
+      kLimit, kMaxHwlocText);
+  if (xml || xml.status().code() != Code::invalid_argument) return xml;
+  return Status(Code::invalid_argument,
+                what +
+                    ": hwloc refuses it: expected levels from the outermost to pu, each once, such as "
+                    "\"package:2 numa:2 core:4 pu:2\"");
 }
 
 Result<std::string> hwloc_xml_of_sysfs(const std::string& root) {
   return run_in_child(
-      "reading " + root, [&root](int out) { return export_snapshot(root, out); }, std::chrono::minutes(2),
-      kMaxHwlocText);
+      "reading " + root,
+      [&root](int out) {
+        setenv("HWLOC_FSROOT", root.c_str(), 1);
+        return export_to(out, root, [](hwloc_topology_t) { return true; });
+      },
+      kLimit, kMaxHwlocText);
 }
 
 }  // namespace tutti::topology

@@ -25,7 +25,7 @@ bool is_archive(const std::string& text) {
 // Looks like "numa:2 pu:4", "2 4 8" or "[numa] pu:3"; a path has no such words.
 bool is_synthetic(const std::string& text) {
   if (text.empty() || text.size() > 4096 || text.find_first_of("/\\\n<") != std::string::npos) return false;
-  return text.find(':') != std::string::npos || text.find_first_not_of("0123456789 ") == std::string::npos;
+  return text.find_first_of(":[") != std::string::npos || text.find_first_not_of("0123456789 ") == std::string::npos;
 }
 
 // The first element of an XML, behind declaration, comments and doctype.

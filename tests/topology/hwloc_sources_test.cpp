@@ -147,6 +147,8 @@ TEST(Synthetic, RefusalsNameTheWord) {
   EXPECT_EQ(text(" "), "invalid_argument: synthetic topology: expected words such as \"numa:2 pu:4\", found none");
   EXPECT_EQ(text("zebra:2 pu:4").rfind("invalid_argument: synthetic topology \"zebra:2 pu:4\": hwloc refuses it", 0),
             0u);
+  EXPECT_NE(text("pack:2(indexes=core:package) core:2 1").find("hwloc refuses it"),
+            std::string::npos);  // hwloc 2.9 asserts
   EXPECT_EQ(read_file("no-such-file.xml").status().to_string(),
             "invalid_argument: no-such-file.xml: no such file or folder, and not a synthetic topology such as \"numa:2 "
             "pu:4\"");
