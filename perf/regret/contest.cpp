@@ -1,0 +1,127 @@
+#include "perf/regret/contest.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "algorithms/generate.h"
+
+namespace tutti::perf::regret {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kBatchUs = 3000;       // of iterations timed together
+constexpr double kMostIterations = 300;
+constexpr double kNoWarmUpUs = 30000;   // an operation that long warms itself
+constexpr int kTrialRounds = 2;         // after which what is hopeless is given up
+constexpr double kHopeless = 2.5;       // times the best
+
+struct Candidate {
+  std::string algorithm;
+  Communicator ranks;
+  std::vector<double> us;
+  bool given_up = false;
+};
+
+class Contest {
+ public:
+  explicit Contest(const Seat& seat) : seat_(seat) {}
+
+  Status join() {
+    setenv("TUTTI_TRANSPORT", seat_.transport.c_str(), 1);
+    auto automatic = join_as("");
+    if (!automatic) return automatic.status();
+    automatic_ = std::move(automatic).value();
+    for (const auto* generator : algorithms::generators()) {
+      const std::string name(generator->name());
+      if (!generator->refusal({Collective::all_reduce, seat_.ranks, 0, false, {}}).empty()) continue;
+      auto joined = join_as(name);
+      if (!joined) return joined.status();
+      candidates_.push_back({name, std::move(joined).value(), {}, false});
+    }
+    return {};
+  }
+
+  Status contest(std::size_t bytes, int rounds, Point& point) {
+    const std::size_t count = bytes / sizeof(float);
+    in_.assign(count, 1.0f);
+    out_.assign(count, 0.0f);
+    const auto choice = automatic_.explain(Collective::all_reduce, count, DataType::f32, ReduceOp::sum);
+    if (!choice) return choice.status();
+    for (Candidate& c : candidates_) {
+      c.us.clear();
+      c.given_up = false;
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t i = 0; i < candidates_.size(); ++i) {
+        Candidate& c = candidates_[(i + std::size_t(round)) % candidates_.size()];
+        if (c.given_up) continue;
+        if (Status s = time(c, count); !s.ok()) return s;
+      }
+      if (round + 1 == kTrialRounds) give_up(choice->algorithm);
+    }
+    point = {seat_.transport, seat_.ranks, bytes, choice->algorithm, {}};
+    for (const Candidate& c : candidates_) point.times.push_back({c.algorithm, c.us});
+    return {};
+  }
+
+ private:
+  Result<Communicator> join_as(const std::string& algorithm) {
+    if (algorithm.empty()) unsetenv("TUTTI_ALGO");
+    else setenv("TUTTI_ALGO", ("all_reduce:" + algorithm).c_str(), 1);
+    Options options;
+    options.job_key = seat_.key;
+    return Communicator::create(seat_.rank, seat_.ranks, seat_.address + "-" + (algorithm.empty() ? "auto" : algorithm), options);
+  }
+
+  Status once(Candidate& c, std::size_t count) {
+    return c.ranks.all_reduce({.input = in_.data(), .output = out_.data(), .count = count}).wait();
+  }
+
+  // Of the slowest rank, the same on all.
+  Status batch(Candidate& c, std::size_t count, int iterations, double& us) {
+    if (Status s = c.ranks.barrier().wait(); !s.ok()) return s;
+    const auto start = Clock::now();
+    for (int i = 0; i < iterations; ++i)
+      if (Status s = once(c, count); !s.ok()) return s;
+    const double own = std::chrono::duration<double, std::micro>(Clock::now() - start).count() / iterations;
+    return automatic_.all_reduce({.input = &own, .output = &us, .count = 1, .type = DataType::f64, .op = ReduceOp::max}).wait();
+  }
+
+  Status time(Candidate& c, std::size_t count) {
+    double one = c.us.empty() ? 0 : c.us.back();
+    if (one < kNoWarmUpUs)
+      if (Status s = batch(c, count, c.us.empty() ? 3 : 1, one); !s.ok()) return s;
+    double us = 0;
+    if (Status s = batch(c, count, int(std::clamp(kBatchUs / std::max(one, 0.1), 1.0, kMostIterations)), us); !s.ok()) return s;
+    c.us.push_back(us);
+    return {};
+  }
+
+  void give_up(const std::string& choice) {
+    double best = median(candidates_.front().us);
+    for (const Candidate& c : candidates_) best = std::min(best, median(c.us));
+    for (Candidate& c : candidates_) c.given_up = c.algorithm != choice && *std::min_element(c.us.begin(), c.us.end()) > kHopeless * best;
+  }
+
+  const Seat& seat_;
+  Communicator automatic_;
+  std::vector<Candidate> candidates_;
+  std::vector<float> in_, out_;
+};
+
+}  // namespace
+
+Status run_contest(const Seat& seat, const std::vector<std::size_t>& sizes, int rounds, const std::function<void(const Point&)>& on_point) {
+  Contest contest(seat);
+  if (Status s = contest.join(); !s.ok()) return s;
+  for (const std::size_t bytes : sizes) {
+    Point point;
+    if (Status s = contest.contest(bytes, rounds, point); !s.ok()) return s;
+    on_point(point);
+  }
+  return {};
+}
+
+}  // namespace tutti::perf::regret

@@ -1,0 +1,25 @@
+#pragma once
+// Contest: one rank's part of timing every algorithm at every size, in interleaved rounds, over one transport. It measures;
+// it neither starts ranks nor judges. All ranks must take part with the same arguments.
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <tutti/tutti.h>
+
+#include "perf/regret/verdict.h"
+
+namespace tutti::perf::regret {
+
+struct Seat {
+  int rank = 0, ranks = 1;
+  std::string transport, address, key;
+};
+
+// Joins one world for each algorithm (by TUTTI_ALGO) and one for the automatic choice, all in this process: changes its
+// environment. The time of the choice is that of the same algorithm forced. `on_point` is called on all ranks; only rank 0's
+// points count.
+Status run_contest(const Seat& seat, const std::vector<std::size_t>& sizes, int rounds, const std::function<void(const Point&)>& on_point);
+
+}  // namespace tutti::perf::regret
