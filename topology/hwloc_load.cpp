@@ -16,7 +16,7 @@
 namespace tutti::topology {
 namespace {
 
-constexpr std::chrono::minutes kLimit{2};
+constexpr std::chrono::seconds kSnapshotLimit{120}, kSyntheticLimit{20};
 
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
@@ -53,6 +53,19 @@ Status wrong_word(const std::string& text, std::size_t at, const std::string& ex
                             text.substr(at), expected));
 }
 
+// Numbers after indexes=, which hwloc takes for bits of a set.
+bool has_huge_index(const std::string& attributes) {
+  std::size_t at = attributes.find("indexes=");
+  for (at = at == std::string::npos ? at : at + 8; at < attributes.size() && attributes[at] != ' '; ++at) {
+    long value = 0;
+    const char* const end = attributes.data() + attributes.size();
+    const auto [rest, error] = std::from_chars(attributes.data() + at, end, value);
+    if (error == std::errc::result_out_of_range || (error == std::errc() && value >= kMaxHwlocIndex)) return true;
+    if (error == std::errc()) at = std::size_t(rest - attributes.data()) - 1;
+  }
+  return false;
+}
+
 // Word by word: TYPE:COUNT or COUNT, attributes in (), memory in []. hwloc's own parser builds whatever it is told,
 // however large.
 Status check_synthetic(const std::string& text) {
@@ -63,10 +76,11 @@ Status check_synthetic(const std::string& text) {
     if (++words > kMaxHwlocDepth) return wrong_word(text, at, fmt::format("at most {} levels", kMaxHwlocDepth));
     const char open = text[at];
     if (open == '[' || open == '(') {
-      at = text.find(open == '[' ? ']' : ')', at);
-      if (at == std::string::npos)
-        return wrong_word(text, text.rfind(open), open == '[' ? "a closing ]" : "a closing )");
-      ++at;
+      const std::size_t close = text.find(open == '[' ? ']' : ')', at);
+      if (close == std::string::npos) return wrong_word(text, at, open == '[' ? "a closing ]" : "a closing )");
+      if (has_huge_index(text.substr(at, close - at)))
+        return wrong_word(text, at, fmt::format("indexes below {}", kMaxHwlocIndex));
+      at = close + 1;
       continue;
     }
     const std::size_t end = std::min(text.find_first_of(" \t\n([", at), text.size()), colon = text.find(':', at);
@@ -120,7 +134,7 @@ Result<std::string> hwloc_xml_of_synthetic(const std::string& text) {
         return export_to(out, what,
                          [&text](hwloc_topology_t t) { return hwloc_topology_set_synthetic(t, text.c_str()) == 0; });
       },
-      kLimit, kMaxHwlocText);
+      kSyntheticLimit, kMaxHwlocText);
   if (xml || xml.status().code() != Code::invalid_argument) return xml;
   return Status(Code::invalid_argument,
                 what +
@@ -135,7 +149,7 @@ Result<std::string> hwloc_xml_of_sysfs(const std::string& root) {
         setenv("HWLOC_FSROOT", root.c_str(), 1);
         return export_to(out, root, [](hwloc_topology_t) { return true; });
       },
-      kLimit, kMaxHwlocText);
+      kSnapshotLimit, kMaxHwlocText);
 }
 
 }  // namespace tutti::topology

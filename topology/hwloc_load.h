@@ -13,6 +13,6 @@ Result<std::string> hwloc_xml_of_synthetic(const std::string& text);
 // may be anything.
 Result<std::string> hwloc_xml_of_sysfs(const std::string& root);
 
-inline constexpr long kMaxSyntheticPus = 1 << 16;
+inline constexpr long kMaxSyntheticPus = 1 << 14;   // hwloc needs seconds for so many
 
 }  // namespace tutti::topology

@@ -149,6 +149,9 @@ TEST(Synthetic, RefusalsNameTheWord) {
             0u);
   EXPECT_NE(text("pack:2(indexes=core:package) core:2 1").find("hwloc refuses it"),
             std::string::npos);  // hwloc 2.9 asserts
+  EXPECT_NE(text("pu:2(indexes=1,1000000000)")
+                .find("at position 5 (\"(indexes=1,100000000\"): expected indexes below 131072"),
+            std::string::npos);
   EXPECT_EQ(read_file("no-such-file.xml").status().to_string(),
             "invalid_argument: no-such-file.xml: no such file or folder, and not a synthetic topology such as \"numa:2 "
             "pu:4\"");
