@@ -6,6 +6,7 @@
 #include "tools/env.h"
 #include "tools/explain.h"
 #include "tools/run.h"
+#include "tools/topo.h"
 #include "tools/version.h"
 
 int main(int argc, char** argv) {
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
   tutti::tools::add_run(app, program, status);
   tutti::tools::add_env(app, status);
   tutti::tools::add_explain(app, status);
+  tutti::tools::add_topo(app, status);
   tutti::tools::add_version(app, status);
   const int end = tutti::tools::program_begin(app, argc, argv);
   const bool marked = end < argc && std::string_view(argv[end]) == "--";
