@@ -140,7 +140,7 @@ TEST(Synthetic, RefusalsNameTheWord) {
             "TYPE:COUNT, such as numa:2, package:2 or pu:4");
   EXPECT_EQ(text("numa:1000 pu:1000"),
             "invalid_argument: synthetic topology \"numa:1000 pu:1000\": at position 11 (\"pu:1000\"): expected at "
-            "most 65536 PUs in all");
+            "most 16384 PUs in all");
   EXPECT_EQ(text("numa:2(memory=1 pu:2"),
             "invalid_argument: synthetic topology \"numa:2(memory=1 pu:2\": at position 7 (\"(memory=1 pu:2\"): "
             "expected a closing )");
