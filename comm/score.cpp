@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti::comm {
 namespace {
@@ -53,6 +54,10 @@ class Writer {
   }
 
  private:
+  struct Edge {
+    std::uint32_t earlier;   // in its part
+    Follower follower;
+  };
   struct Sent {
     std::uint32_t step, to, from, number;   // `to` is inside, `from` is who it seems to come from there
   };
@@ -84,23 +89,29 @@ class Writer {
   // Who waits for whom among this rank's steps, lanes included.
   void link(const Part& part, std::uint32_t base) {
     const std::uint32_t count = std::uint32_t(part.steps.size());
-    followers_.assign(count, {});
+    edges_.clear();
     for (std::uint32_t later = 0; later < count; ++later) {
       ScoreStep& step = score_.steps[base + later];
       step.first_pipelined = std::uint32_t(score_.pipelined.size());
       if (step.bytes == 0) continue;
       for (const Dependency& d : part.after[later]) {
         if (part.bytes[d.step] == 0) continue;
-        followers_[d.step].emplace_back(base + later, d.pipelined ? Follower::When::pipelined : Follower::When::done);
+        edges_.push_back({d.step, {base + later, d.pipelined ? Follower::When::pipelined : Follower::When::done}});
         if (d.pipelined) score_.pipelined.push_back(base + d.step);
         else ++step.waits;
       }
     }
     add_lanes(part, base);
+    // Sorted by the earlier step, otherwise in the order found.
+    std::uint32_t place = std::uint32_t(score_.next.size());
+    places_.assign(count, 0);
+    for (const Edge& edge : edges_) ++places_[edge.earlier];
     for (std::uint32_t i = 0; i < count; ++i) {
-      score_.steps[base + i].first_next = std::uint32_t(score_.next.size());
-      score_.next.insert(score_.next.end(), followers_[i].begin(), followers_[i].end());
+      score_.steps[base + i].first_next = place;
+      place += std::exchange(places_[i], place);
     }
+    score_.next.resize(place, {0, Follower::When::done});
+    for (const Edge& edge : edges_) score_.next[places_[edge.earlier]++] = edge.follower;
   }
 
   // Messages by peer, in the order of steps.
@@ -122,7 +133,7 @@ class Writer {
     collect(part, false);
     for (std::size_t i = 1; i < lanes_.size(); ++i) {
       if (lanes_[i].peer != lanes_[i - 1].peer) continue;
-      followers_[lanes_[i - 1].step].emplace_back(base + lanes_[i].step, Follower::When::submitted);
+      edges_.push_back({lanes_[i - 1].step, {base + lanes_[i].step, Follower::When::submitted}});
       ++score_.steps[base + lanes_[i].step].waits;
     }
   }
@@ -172,7 +183,8 @@ class Writer {
   }
 
   Score score_;
-  std::vector<std::vector<Follower>> followers_;
+  std::vector<Edge> edges_;            // of the current part
+  std::vector<std::uint32_t> places_;
   std::vector<OnLane> lanes_;
   std::vector<Sent> sent_;             // by message
   std::vector<Received> received_;     // by rank, peer, number

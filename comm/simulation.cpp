@@ -73,8 +73,8 @@ Result<Simulation> simulate(const algorithms::Generator& generator, const algori
   if (options.folding == Folding::always || (options.folding == Folding::when_needed && too_many(generator, request, load))) {
     const auto fold = find_fold(generator, request, load, machine.levels);
     if (!fold)
-      return Status(Code::unsupported, fmt::format("{} for {} among {} ranks has too many messages to simulate, and cannot be folded: {}", generator.name(),
-                                                   name_of(request.collective), request.rank_count, fold.status().text()));
+      return Status(Code::unsupported, fmt::format("{} for {} among {} ranks {}cannot be folded: {}", generator.name(), name_of(request.collective), request.rank_count,
+                                                   options.folding == Folding::always ? "" : "has too many messages to simulate all, and ", fold.status().text()));
     width = fold->width;
     played.bytes = fold->bytes;
   }
