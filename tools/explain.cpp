@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "comm/goal.h"
 #include "comm/machine_placement.h"
+#include "comm/simulation.h"
 #include "core/config.h"
 #include "core/host.h"
 #include "topology/read.h"
@@ -16,7 +19,7 @@ namespace tutti::tools {
 namespace {
 
 struct Asked {
-  std::string collective, bytes, file, goal;
+  std::string collective, bytes, file, goal, algorithm;
   int ranks = 0, hosts = 1;
   bool json = false, simulate = false;
 };
@@ -30,7 +33,37 @@ std::string time_text(double us) {
 
 nlohmann::json or_null(const std::optional<double>& value) { return value ? nlohmann::json(*value) : nlohmann::json(); }
 
-Result<comm::Explanation> answer(const Asked& asked, std::string& where) {
+constexpr int kSimulateAll = 64;      // so many ranks or fewer: every candidate is simulated, else the chosen one and the ring
+
+// Plays candidates, says what came out. `told` gets what people want to see of the chosen one.
+Status simulate(const algorithms::Request& request, const comm::Placement& placement, comm::Explanation& explanation, std::string& told) {
+  for (std::size_t i = 0; i < explanation.candidates.size(); ++i) {
+    auto& candidate = explanation.candidates[i];
+    if (i > 0 && request.rank_count > kSimulateAll && candidate.algorithm != "ring") continue;
+    const auto* generator = algorithms::find_generator(candidate.algorithm);
+    const auto result = comm::simulate(*generator, request, placement, {.bytes = explanation.bytes});
+    if (!result && i > 0) continue;
+    if (!result) return result.status();
+    candidate.simulated_us = result->seconds * 1e6;
+    if (i > 0) continue;
+    told = fmt::format("simulated: {} in {} events{}; first rank done after {}\n", time_text(result->seconds * 1e6), result->events,
+                       result->exact() ? "" : fmt::format(", folded: {} of {} ranks stand for all", result->width, result->rank_count), time_text(result->earliest * 1e6));
+    for (const auto& border : result->borders)
+      if (border.messages) told += fmt::format("  over {:<10} {:>14.0f} bytes, busiest link {:.0f} % busy\n", border.name, border.bytes, 100 * border.utilisation);
+  }
+  return {};
+}
+
+Status write_goal_file(const std::string& path, const std::string& algorithm, const algorithms::Request& request, std::uint64_t bytes, double gamma) {
+  const auto* generator = algorithms::find_generator(algorithm);
+  if (!generator) return Status(Code::invalid_argument, fmt::format("algorithm is '{}', wanted one of those that are listed", algorithm));
+  std::ofstream file(path);
+  const Status status = comm::write_goal(file, *generator, request, {.bytes = bytes}, gamma);
+  if (status.ok() && !file.flush()) return Status(Code::out_of_resources, fmt::format("{}: cannot be written", path));
+  return status;
+}
+
+Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::string& told) {
   const auto collective = collective_from(asked.collective);
   if (!collective) return Status(Code::invalid_argument, fmt::format("collective is '{}', wanted one such as all_reduce, all_gather, broadcast", asked.collective));
   const auto bytes = parse_bytes(asked.bytes);
@@ -46,17 +79,26 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where) {
   if (!placed) return placed.status();
   where = fmt::format("{} rank{} on {} host{} ({}s of {})", ranks, ranks == 1 ? "" : "s", asked.hosts, asked.hosts == 1 ? "" : "s", placed->device,
                       asked.file.empty() ? "this machine" : asked.file);
-  return comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
+  auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
+  if (!explanation) return explanation;
+  const algorithms::Request request{*collective, ranks, 0, false, placed->placement.levels};
+  if (asked.simulate)
+    if (Status status = simulate(request, placed->placement, *explanation, told); !status.ok()) return status;
+  if (!asked.goal.empty()) {
+    const std::string& which = asked.algorithm.empty() ? explanation->candidates[0].algorithm : asked.algorithm;
+    if (Status status = write_goal_file(asked.goal, which, request, *bytes, placed->placement.prices.gamma); !status.ok()) return status;
+  }
+  return explanation;
 }
 
 int run(const Asked& asked) {
-  std::string where;
-  const auto explanation = answer(asked, where);
+  std::string where, told;
+  const auto explanation = answer(asked, where, told);
   if (!explanation) {
     fmt::print(stderr, "tutti explain: {}\n", explanation.status().text());
     return 2;
   }
-  std::fputs((asked.json ? explanation_json(*explanation) : explanation_text(*explanation, where)).c_str(), stdout);
+  std::fputs((asked.json ? explanation_json(*explanation) : explanation_text(*explanation, where) + told).c_str(), stdout);
   return 0;
 }
 
@@ -102,6 +144,9 @@ void add_explain(CLI::App& app, int& status) {
   verb->add_option("--ranks", asked->ranks, "default: a rank a GPU, or a core")->check(CLI::PositiveNumber);
   verb->add_option("--hosts", asked->hosts, "hosts like this one")->check(CLI::PositiveNumber);
   verb->add_option("--file", asked->file, "a machine in any form that tutti topo reads; default: this machine");
+  verb->add_flag("--simulate", asked->simulate, "play the schedules event by event, with shared links; up to 64 ranks all of them, else the chosen one and the ring");
+  verb->add_option("--goal", asked->goal, "write the schedule as GOAL text (LogGOPSim) to this file");
+  verb->add_option("--algorithm", asked->algorithm, "of --goal; default: the chosen one");
   verb->add_flag("--json", asked->json, "print one JSON object");
   verb->callback([asked, &status] { status = run(*asked); });
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace tutti::tools {
@@ -74,6 +75,32 @@ TEST(Explain, SeveralHostsAndThisMachine) {
   const Ran here = run("broadcast 8 --ranks 4");
   EXPECT_EQ(here.status, 0) << here.out;
   EXPECT_THAT(here.out, HasSubstr("chosen: "));
+}
+
+// The case that must come out: for middle sizes at least 42 % less than a ring in index order that knows of no sockets.
+TEST(Explain, TheSimulatorShowsWhatTheChoiceSaves) {
+  for (const char* size : {"16K", "64K", "128K"}) {
+    const Ran ran = run(std::string("all_reduce ") + size + " --simulate --json " + kDualEpyc);
+    ASSERT_EQ(ran.status, 0) << ran.out;
+    const auto json = nlohmann::json::parse(ran.out);
+    double chosen = json["candidates"][0]["simulated_us"], ring = 0;
+    for (const auto& c : json["candidates"]) {
+      EXPECT_TRUE(c["simulated_us"].is_number()) << c["algorithm"];
+      if (c["algorithm"] == "ring") ring = c["simulated_us"];
+    }
+    EXPECT_LE(chosen, 0.58 * ring) << size;
+  }
+}
+
+TEST(Explain, WritesGoal) {
+  const std::string path = testing::TempDir() + "explain.goal";
+  const Ran ran = run("all_reduce 1K --ranks 4 --algorithm ring --goal " + path);
+  ASSERT_EQ(ran.status, 0) << ran.out;
+  std::ifstream file(path);
+  std::string first;
+  std::getline(file, first);
+  EXPECT_EQ(first, "num_ranks 4");
+  EXPECT_EQ(run("all_reduce 1K --ranks 4 --goal /nowhere/x").status, 2);
 }
 
 TEST(Explain, BadInputNamesItself) {
