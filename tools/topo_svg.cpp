@@ -32,7 +32,7 @@ text{font-family:"Helvetica Neue",Arial,"Liberation Sans",sans-serif;font-size:1
 .ring{fill:none;stroke:#c2255c;stroke-width:3.5}.cross{stroke:#e8590c;stroke-dasharray:9 4}
 .dot,.tip{fill:#c2255c}.cross-tip{fill:#e8590c}.wire{fill:none;stroke:#2b8a3e;stroke-opacity:.5}.socket{stroke:#5b6673;stroke-width:5;stroke-opacity:.6}
 .g0{fill:#d6e8ff}.g1{fill:#ffe3d1}.g2{fill:#dff3d8}.g3{fill:#efdcfa}.g4{fill:#fff0bf}.g5{fill:#d3f1f0}.g6{fill:#fbdbe6}.g7{fill:#e4e2d4}
-.group{stroke:#8793a1;stroke-dasharray:2 3}
+.group{fill-opacity:.4;stroke:#8793a1;stroke-dasharray:2 3}
 @media (prefers-color-scheme:dark){
 text{fill:#a9b4bf}.title,.big{fill:#e8edf2}
 .page{fill:#14181d}.machine{fill:#1a1f26;stroke:#48525e}.package{fill:#212a36;stroke:#506480}.numa{fill:#293646;stroke:#5d7797}
@@ -261,9 +261,7 @@ class Picture {
     if (ring_.members.size() > 1) add("ring (dashed: between " + std::string(ring_.packages_known ? "packages" : "NUMA nodes") + "): " + order_text(ring_, ring_.chosen));
     if (ring_.members.size() > 1) add("index order: " + order_text(ring_, ring_.by_index));
     if (const std::string groups = groups_text(ring_); !groups.empty()) add("groups (shaded): " + groups);
-    const std::string links = links_text(graph_, notes);
-    std::istringstream lines(links);
-    for (std::string line; std::getline(lines, line);) add("links: " + line);
+    for (const std::string& link : link_texts(graph_, notes)) add("links: " + link);
     if (!notes.notes().empty()) add("figures: " + numbered_line(notes.notes()));
     double height = 8;
     std::istringstream all(text);

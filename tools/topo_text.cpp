@@ -146,6 +146,12 @@ std::string remarks(const std::vector<std::string>& list) {
   return out;
 }
 
+std::string links_section(const Graph& graph, Footnotes& notes) {
+  std::string out;
+  for (const std::string& text : link_texts(graph, notes)) out += wrapped(text, "  ", "    ");
+  return out;
+}
+
 std::string numbered(const std::vector<std::string>& notes) {
   std::string out;
   for (std::size_t i = 0; i < notes.size(); ++i) out += wrapped(notes[i], fmt::format("  [{}] ", i + 1), "      ");
@@ -167,7 +173,7 @@ std::string topo_text(const Graph& graph) {
   const RingChoice ring = choose_ring(graph);
   const std::string of = std::string(" of ") + noun_of(ring) + "s";
   std::string out = head(graph) + tree_text(graph, notes);
-  out += section("links", links_text(graph, notes));
+  out += section("links", links_section(graph, notes));
   out += section("figures (one direction; of a way through bridges, its slowest link)", numbered(notes.notes()));
   out += section("matrix", matrix_text(graph));
   out += section("groups" + of, groups_section(graph, ring));

@@ -228,13 +228,13 @@ std::string contents_text(const Graph& graph, int vertex) {
 
 std::string tree_text(const Graph& graph, Footnotes& notes) { return Tree(graph, notes).text(); }
 
-std::string links_text(const Graph& graph, Footnotes& notes) {
-  std::string out;
+std::vector<std::string> link_texts(const Graph& graph, Footnotes& notes) {
+  std::vector<std::string> out;
   for (const auto& [kind, alike] : links_by_kind(graph)) {
     std::string name = name_of(kind.link);
     if (kind.count > 1) name += fmt::format(" x{}", kind.count);
     const std::string figures = joined({notes.rate(alike.bandwidth), notes.time(alike.latency)});
-    out += wrapped(pairs_text(graph, alike, kind.to_switch) + ": " + joined({name, figures}), "  ", "    ");
+    out.push_back(pairs_text(graph, alike, kind.to_switch) + ": " + joined({name, figures}));
   }
   return out;
 }

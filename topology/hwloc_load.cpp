@@ -147,7 +147,10 @@ Result<std::string> hwloc_xml_of_sysfs(const std::string& root) {
       "reading " + root,
       [&root](int out) {
         setenv("HWLOC_FSROOT", root.c_str(), 1);
-        return export_to(out, root, [](hwloc_topology_t) { return true; });
+        // hwloc's x86 component would describe the processor that this runs on.
+        return export_to(out, root, [](hwloc_topology_t t) {
+          return hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86") == 0;
+        });
       },
       kSnapshotLimit, kMaxHwlocText);
 }
