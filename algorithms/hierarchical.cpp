@@ -5,6 +5,8 @@
 // end everybody has all. reduce_scatter goes the same way outwards, adding up; all_reduce out and in again. So all
 // members of a group work across its border, each for its share, whatever the sizes of the groups. Vectors: broadcast
 // and reduce pass through one rank a group, the root or the first one.
+#include <optional>
+
 #include "algorithms/checker.h"
 #include "algorithms/families.h"
 #include "algorithms/nest.h"
@@ -226,7 +228,17 @@ class Hierarchical final : public Family {
     return count(request, schedules);
   }
 
-  Schedule generate(const Request& request, int rank) const override { return generate(request, Nest(request), rank); }
+  // Who asks for one rank's schedule asks for the next one's: the nest, which is of all ranks, is kept for that.
+  Schedule generate(const Request& request, int rank) const override {
+    struct Kept {
+      int rank_count = 0;
+      std::vector<std::vector<int>> levels;
+      std::optional<Nest> nest;
+    };
+    thread_local Kept kept;
+    if (kept.rank_count != request.rank_count || kept.levels != request.levels) kept = {request.rank_count, request.levels, Nest(request)};
+    return generate(request, *kept.nest, rank);
+  }
 
  private:
   static Schedule generate(const Request& request, const Nest& nest, int rank) {

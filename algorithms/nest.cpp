@@ -1,6 +1,7 @@
 #include "algorithms/nest.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -58,21 +59,23 @@ std::vector<const std::vector<int>*> Nest::parts(int level, int rank) const {
   return out;
 }
 
+// Products of two numbers up to the rank count: beyond 46,340 ranks they need 64 bits.
+int Nest::share_begin(int index, std::size_t size) const { return int(std::int64_t(index) * rank_count() / std::int64_t(size)); }
+
 Nest::Run Nest::share(int level, int rank) const {
   const std::vector<int>& mine = group(level, rank);
-  const int size = int(mine.size()), index = int(std::lower_bound(mine.begin(), mine.end(), rank) - mine.begin());
-  return {index * rank_count() / size, (index + 1) * rank_count() / size};
+  const int index = int(std::lower_bound(mine.begin(), mine.end(), rank) - mine.begin());
+  return {share_begin(index, mine.size()), share_begin(index + 1, mine.size())};
 }
 
 int Nest::holder(const std::vector<int>& group, int block) const {
-  return group[std::size_t(((block + 1) * int(group.size()) - 1) / rank_count())];
+  return group[std::size_t(((std::int64_t(block) + 1) * std::int64_t(group.size()) - 1) / rank_count())];
 }
 
 std::vector<Nest::Run> Nest::pieces(int level, int rank) const {
   std::vector<bool> cut(std::size_t(rank_count()) + 1, false);
   const auto cut_for = [&](const std::vector<int>& shared) {
-    const int size = int(shared.size());
-    for (int i = 0; i <= size; ++i) cut[std::size_t(i * rank_count() / size)] = true;
+    for (int i = 0; i <= int(shared.size()); ++i) cut[std::size_t(share_begin(i, shared.size()))] = true;
   };
   cut_for(group(level, rank));
   for (const std::vector<int>* part : parts(level, rank)) cut_for(*part);

@@ -40,6 +40,7 @@ class Nest {
     std::vector<int> of;                     // by rank: its group
     std::vector<std::vector<int>> members;   // by group, ascending
   };
+  int share_begin(int index, std::size_t size) const;   // of the index-th of `size` members
   static Level numbered(const std::vector<int>& group_of);
   const std::vector<int>& members(int level, int group) const {
     return levels_[std::size_t(level)].members[std::size_t(group)];

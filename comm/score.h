@@ -1,7 +1,8 @@
 #pragma once
 // Score: the parts of all ranks side by side, compact, every message matched with its receive. What a Rehearsal plays. Knows
-// groups and bytes, no time. Parts are made one at a time and forgotten; what stays is at most kStepBytes a step and
-// kMessageBytes a message.
+// groups and bytes, no time. Parts are made one at a time and forgotten. What stays, with what a Rehearsal adds: 68 bytes a step,
+// 16 a message, 8 a dependency (and 32 more a message while it is written): 0.8 MB a rank for a ring of 2,048, 6 KB a rank for
+// recursive doubling among 65,536.
 //
 // Folding. Where ranks r and r + width do the same (peers shifted alike, around at the end) and lie alike in their groups, the
 // first `width` ranks stand for all: what one sends to a rank outside arrives at the one inside that stands for it. The
