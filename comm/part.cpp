@@ -25,7 +25,8 @@ Part make_part(const algorithms::Generator& generator, const algorithms::Request
   program.blocks = schedule.blocks;
   program.slices = schedule.slices;
   program.scratch = std::move(schedule.scratch);
-  const std::uint64_t elements = (load.bytes + load.element_bytes - 1) / load.element_bytes, ranks = std::uint64_t(request.rank_count);
+  const std::uint64_t elements = (load.bytes + load.element_bytes - 1) / load.element_bytes,
+                      ranks = std::uint64_t(request.rank_count);
   const Blocks blocks{(elements + ranks - 1) / ranks, {}, {}};
   Layout layout;
   layout.bind(program, load.element_bytes, elements, blocks, blocks);

@@ -1,6 +1,6 @@
 #pragma once
-// Part: one rank's schedule over so many bytes, with what its steps wait for. For those who look at schedules rather than run
-// them: no memory, no connections. Blocks have one size.
+// Part: one rank's schedule over so many bytes, with what its steps wait for. For those who look at schedules rather
+// than run them: no memory, no connections. Blocks have one size.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -11,16 +11,16 @@
 namespace tutti::comm {
 
 struct Load {
-  std::uint64_t bytes = 0;            // of the whole vector; blocks: of all together; all_to_all: of one rank's blocks
+  std::uint64_t bytes = 0;  // of the whole vector; blocks: of all together; all_to_all: of one rank's blocks
   std::size_t element_bytes = 4;
-  std::uint64_t segment_bytes = 0;    // 0: messages are not cut. Else as TUTTI_SEGMENT: rounded to whole elements
+  std::uint64_t segment_bytes = 0;  // 0: messages are not cut. Else as TUTTI_SEGMENT: rounded to whole elements
 };
 
 struct Part {
   int rank = 0;
   std::vector<algorithms::Step> steps;
-  std::vector<std::vector<Dependency>> after;   // by step: the earlier ones that it waits for
-  std::vector<std::uint64_t> bytes;             // by step; 0: it does not happen, and neither does its message
+  std::vector<std::vector<Dependency>> after;  // by step: the earlier ones that it waits for
+  std::vector<std::uint64_t> bytes;            // by step; 0: it does not happen, and neither does its message
 };
 
 // generator.refusal(request) must be empty.

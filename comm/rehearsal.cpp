@@ -58,7 +58,9 @@ Status Rehearsal::play(const Prices& prices) {
   }
   for (std::uint32_t i = 0; i < count; ++i)
     if (states_[i].done != score_.steps[i].segments)
-      return Status(Code::internal, fmt::format("a step of rank {} never ends: the schedule is stuck", score_.steps[i].rank), int(score_.steps[i].rank));
+      return Status(Code::internal,
+                    fmt::format("a step of rank {} never ends: the schedule is stuck", score_.steps[i].rank),
+                    int(score_.steps[i].rank));
   sum_up();
   return {};
 }
@@ -75,10 +77,9 @@ void Rehearsal::handle(const Event& event) {
   const auto bytes = [&] { return double(score_.segment_of(score_.steps[event.step], event.segment)); };
   switch (event.kind) {
     case Kind::transmit: return transmit(event);
-    case Kind::sent:
-      complete(event.step, now_);
-      return advance(event.step);
-    case Kind::leave: case Kind::enter: {
+    case Kind::sent: complete(event.step, now_); return advance(event.step);
+    case Kind::leave:
+    case Kind::enter: {
       const ScoreMessage& message = score_.messages[event.message];
       const BorderPrice& price = prices_.borders[message.border];
       const bool leaves = event.kind == Kind::leave;
@@ -96,9 +97,7 @@ void Rehearsal::handle(const Event& event) {
       return post(event, std::max(event.tail, head + seconds), Kind::arrive);
     }
     case Kind::arrive: return arrive(event);
-    case Kind::reduced:
-      complete(event.step, now_);
-      return advance(event.step);
+    case Kind::reduced: complete(event.step, now_); return advance(event.step);
   }
 }
 
@@ -125,7 +124,8 @@ void Rehearsal::transmit(const Event& event) {
     post(next, head + (inside ? inner.alpha : 0), inside ? Kind::land : Kind::leave);
   }
   const bool last = event.segment + 1 == step.segments;
-  if (last && step.first_next == score_.steps[event.step + 1].first_next) return complete(event.step, end);   // nobody waits
+  if (last && step.first_next == score_.steps[event.step + 1].first_next)
+    return complete(event.step, end);  // nobody waits
   post(event, end, Kind::sent);
 }
 
@@ -141,7 +141,8 @@ void Rehearsal::arrive(const Event& event) {
   while (state.ahead == step.peers) {
     ++state.ready;
     state.ahead = 0;
-    for (std::uint32_t slot = step.first; slot < step.first + step.peers; ++slot) state.ahead += arrived_[slot] > state.ready;
+    for (std::uint32_t slot = step.first; slot < step.first + step.peers; ++slot)
+      state.ahead += arrived_[slot] > state.ready;
   }
   advance(message.step);
 }
@@ -167,8 +168,10 @@ std::uint32_t Rehearsal::allowed(std::uint32_t step) const {
 void Rehearsal::move(std::uint32_t step) {
   switch (score_.steps[step].kind) {
     case StepKind::send: return move_send(step);
-    case StepKind::recv: case StepKind::recv_reduce: return move_receive(step);
-    case StepKind::copy: case StepKind::reduce: states_[step].ready = score_.steps[step].segments; return move_receive(step);
+    case StepKind::recv:
+    case StepKind::recv_reduce: return move_receive(step);
+    case StepKind::copy:
+    case StepKind::reduce: states_[step].ready = score_.steps[step].segments; return move_receive(step);
   }
 }
 
@@ -179,7 +182,8 @@ void Rehearsal::move_send(std::uint32_t index) {
   double time = now_;
   if (state.started == 0) {
     double seconds = 0;
-    for (std::uint32_t m = step.first; m < step.first + step.peers; ++m) seconds += prices_.borders[score_.messages[m].border].message;
+    for (std::uint32_t m = step.first; m < step.first + step.peers; ++m)
+      seconds += prices_.borders[score_.messages[m].border].message;
     time = compute(step.rank, seconds);
   }
   Event event;
@@ -240,7 +244,8 @@ void Rehearsal::sum_up() {
 }
 
 std::size_t Rehearsal::memory_bytes() const {
-  return most_events_ * sizeof(Event) + states_.capacity() * sizeof(State) + arrived_.capacity() * sizeof(std::uint32_t) + ranks_.capacity() * sizeof(Group);
+  return most_events_ * sizeof(Event) + states_.capacity() * sizeof(State) +
+         arrived_.capacity() * sizeof(std::uint32_t) + ranks_.capacity() * sizeof(Group);
 }
 
 }  // namespace tutti::comm

@@ -11,7 +11,7 @@ namespace {
 using algorithms::Step;
 using algorithms::StepKind;
 
-constexpr std::uint64_t kWhole = 8;   // bytes: segments hold whole elements of every type
+constexpr std::uint64_t kWhole = 8;  // bytes: segments hold whole elements of every type
 
 std::uint32_t border_between(const std::vector<std::vector<int>>& levels, int a, int b) {
   std::uint32_t level = 0;
@@ -38,7 +38,8 @@ class Writer {
     if (score_.messages.size() > Score::kMaxMessages)
       return Status(Code::unsupported, fmt::format("more than {} messages", Score::kMaxMessages));
     if (score_.segments > Score::kMaxSegments)
-      return Status(Code::unsupported, fmt::format("more than {} segments: choose larger ones than {} bytes", Score::kMaxSegments, score_.segment_bytes));
+      return Status(Code::unsupported, fmt::format("more than {} segments: choose larger ones than {} bytes",
+                                                   Score::kMaxSegments, score_.segment_bytes));
     return {};
   }
 
@@ -47,7 +48,8 @@ class Writer {
     score_.steps.back().first_pipelined = std::uint32_t(score_.pipelined.size());
     score_.steps.back().first_next = std::uint32_t(score_.next.size());
     if (sent_.size() != received_.size())
-      return Status(Code::internal, fmt::format("the schedules send {} messages and receive {}", sent_.size(), received_.size()));
+      return Status(Code::internal,
+                    fmt::format("the schedules send {} messages and receive {}", sent_.size(), received_.size()));
     for (std::size_t m = 0; m < sent_.size(); ++m)
       if (Status status = match(m); !status.ok()) return status;
     return std::move(score_);
@@ -55,11 +57,11 @@ class Writer {
 
  private:
   struct Edge {
-    std::uint32_t earlier;   // in its part
+    std::uint32_t earlier;  // in its part
     Follower follower;
   };
   struct Sent {
-    std::uint32_t step, to, from, number;   // `to` is inside, `from` is who it seems to come from there
+    std::uint32_t step, to, from, number;  // `to` is inside, `from` is who it seems to come from there
   };
   struct Received {
     std::uint32_t from, number, step, slot;
@@ -73,12 +75,14 @@ class Writer {
     out.kind = step.kind;
     out.operands = operands(step);
     if (out.bytes > 0) {
-      out.segments = score_.segment_bytes ? std::uint32_t((out.bytes + score_.segment_bytes - 1) / score_.segment_bytes) : 1;
+      out.segments =
+          score_.segment_bytes ? std::uint32_t((out.bytes + score_.segment_bytes - 1) / score_.segment_bytes) : 1;
       out.peers = std::uint32_t(step.peers.size());
     }
     out.first = step.kind == StepKind::send ? std::uint32_t(score_.messages.size()) : score_.slots;
     if (step.kind == StepKind::send) {
-      for (std::uint32_t k = 0; k < out.peers; ++k) score_.messages.push_back({0, 0, border_between(score_.levels, part.rank, step.peers[k])});
+      for (std::uint32_t k = 0; k < out.peers; ++k)
+        score_.messages.push_back({0, 0, border_between(score_.levels, part.rank, step.peers[k])});
       score_.segments += std::uint64_t(out.peers) * out.segments;
     } else {
       score_.slots += out.peers;
@@ -97,8 +101,10 @@ class Writer {
       for (const Dependency& d : part.after[later]) {
         if (part.bytes[d.step] == 0) continue;
         edges_.push_back({d.step, {base + later, d.pipelined ? Follower::When::pipelined : Follower::When::done}});
-        if (d.pipelined) score_.pipelined.push_back(base + d.step);
-        else ++step.waits;
+        if (d.pipelined)
+          score_.pipelined.push_back(base + d.step);
+        else
+          ++step.waits;
       }
     }
     add_lanes(part, base);
@@ -148,13 +154,15 @@ class Writer {
       number = i > 0 && lane.peer == lanes_[i - 1].peer ? number + 1 : 0;
       const int inside = lane.peer % score_.width, shift = lane.peer - inside;
       const int from = ((part.rank - shift) % p + p) % p;
-      sent_[score_.steps[base + lane.step].first + lane.position] = {base + lane.step, std::uint32_t(inside), std::uint32_t(from), number};
+      sent_[score_.steps[base + lane.step].first + lane.position] = {base + lane.step, std::uint32_t(inside),
+                                                                     std::uint32_t(from), number};
     }
     collect(part, true);
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       const OnLane& lane = lanes_[i];
       number = i > 0 && lane.peer == lanes_[i - 1].peer ? number + 1 : 0;
-      received_.push_back({std::uint32_t(lane.peer), number, base + lane.step, score_.steps[base + lane.step].first + lane.position});
+      received_.push_back(
+          {std::uint32_t(lane.peer), number, base + lane.step, score_.steps[base + lane.step].first + lane.position});
     }
     first_receive_.push_back(received_.size());
     expected_.push_back(first_receive_[first_receive_.size() - 2]);
@@ -162,10 +170,15 @@ class Writer {
 
   // Most messages meet the receive behind the one that was met last at that rank.
   std::size_t receive_of(const Sent& sent) const {
-    const auto is = [&](std::size_t i) { return i < first_receive_[sent.to + 1] && received_[i].from == sent.from && received_[i].number == sent.number; };
+    const auto is = [&](std::size_t i) {
+      return i < first_receive_[sent.to + 1] && received_[i].from == sent.from && received_[i].number == sent.number;
+    };
     if (is(expected_[sent.to])) return expected_[sent.to];
-    const auto begin = received_.begin() + std::ptrdiff_t(first_receive_[sent.to]), end = received_.begin() + std::ptrdiff_t(first_receive_[sent.to + 1]);
-    const auto at = std::lower_bound(begin, end, sent, [](const Received& r, const Sent& s) { return std::pair(r.from, r.number) < std::pair(s.from, s.number); });
+    const auto begin = received_.begin() + std::ptrdiff_t(first_receive_[sent.to]),
+               end = received_.begin() + std::ptrdiff_t(first_receive_[sent.to + 1]);
+    const auto at = std::lower_bound(begin, end, sent, [](const Received& r, const Sent& s) {
+      return std::pair(r.from, r.number) < std::pair(s.from, s.number);
+    });
     const std::size_t found = std::size_t(at - received_.begin());
     return is(found) ? found : received_.size();
   }
@@ -174,8 +187,9 @@ class Writer {
     const Sent& sent = sent_[message];
     const std::size_t at = receive_of(sent);
     if (at == received_.size() || score_.steps[received_[at].step].bytes != score_.steps[sent.step].bytes)
-      return Status(Code::internal, fmt::format("message {} from rank {} to rank {} ({} bytes) meets no receive of that size", sent.number, sent.from, sent.to,
-                                                score_.steps[sent.step].bytes));
+      return Status(Code::internal,
+                    fmt::format("message {} from rank {} to rank {} ({} bytes) meets no receive of that size",
+                                sent.number, sent.from, sent.to, score_.steps[sent.step].bytes));
     expected_[sent.to] = at + 1;
     score_.messages[message].step = received_[at].step;
     score_.messages[message].slot = received_[at].slot;
@@ -183,11 +197,11 @@ class Writer {
   }
 
   Score score_;
-  std::vector<Edge> edges_;            // of the current part
+  std::vector<Edge> edges_;  // of the current part
   std::vector<std::uint32_t> places_;
   std::vector<OnLane> lanes_;
-  std::vector<Sent> sent_;             // by message
-  std::vector<Received> received_;     // by rank, peer, number
+  std::vector<Sent> sent_;          // by message
+  std::vector<Received> received_;  // by rank, peer, number
   std::vector<std::size_t> first_receive_, expected_;
 };
 
@@ -216,12 +230,14 @@ bool alike(const Part& a, const Part& b, int p) {
     std::vector<int> of_a, of_b;
     for (const int peer : s.peers) of_a.push_back(away(a, peer));
     for (const int peer : t.peers) of_b.push_back(away(b, peer));
-    if (receives(s)) {   // senders are named in ascending order
+    if (receives(s)) {  // senders are named in ascending order
       std::sort(of_a.begin(), of_a.end());
       std::sort(of_b.begin(), of_b.end());
     }
     if (of_a != of_b) return false;
-    const auto same = [](const Dependency& x, const Dependency& y) { return x.step == y.step && x.pipelined == y.pipelined; };
+    const auto same = [](const Dependency& x, const Dependency& y) {
+      return x.step == y.step && x.pipelined == y.pipelined;
+    };
     if (!std::equal(a.after[i].begin(), a.after[i].end(), b.after[i].begin(), b.after[i].end(), same)) return false;
   }
   return true;
@@ -234,8 +250,8 @@ std::uint64_t Score::segment_of(const ScoreStep& step, std::uint32_t index) cons
 }
 
 std::size_t Score::memory_bytes() const {
-  return steps.capacity() * sizeof(ScoreStep) + messages.capacity() * sizeof(ScoreMessage) + pipelined.capacity() * sizeof(std::uint32_t) +
-         next.capacity() * sizeof(Follower);
+  return steps.capacity() * sizeof(ScoreStep) + messages.capacity() * sizeof(ScoreMessage) +
+         pipelined.capacity() * sizeof(std::uint32_t) + next.capacity() * sizeof(Follower);
 }
 
 Result<Score> write_score(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load,
@@ -258,7 +274,8 @@ Result<Fold> find_fold(const algorithms::Generator& generator, const algorithms:
   // Whole cache lines for every chunk of both directions of a ring.
   const std::uint64_t unit = 2 * 64 * std::uint64_t(p), bytes = (load.bytes + unit - 1) / unit * unit;
   if (bytes - load.bytes > load.bytes / 20)
-    return Status(Code::unsupported, fmt::format("{} bytes cannot be cut into equal blocks: choose a multiple of {}", load.bytes, unit));
+    return Status(Code::unsupported,
+                  fmt::format("{} bytes cannot be cut into equal blocks: choose a multiple of {}", load.bytes, unit));
   Load whole = load;
   whole.bytes = bytes;
   for (int rank = 0; rank < width; ++rank) {

@@ -1,14 +1,14 @@
 #pragma once
-// Score: the parts of all ranks side by side, compact, every message matched with its receive. What a Rehearsal plays. Knows
-// groups and bytes, no time. Parts are made one at a time and forgotten. What stays, with what a Rehearsal adds: 68 bytes a step,
-// 16 a message, 8 a dependency (and 32 more a message while it is written): 0.8 MB a rank for a ring of 2,048, 6 KB a rank for
-// recursive doubling among 65,536.
+// Score: the parts of all ranks side by side, compact, every message matched with its receive. What a Rehearsal plays.
+// Knows groups and bytes, no time. Parts are made one at a time and forgotten. What stays, with what a Rehearsal adds:
+// 68 bytes a step, 16 a message, 8 a dependency (and 32 more a message while it is written): 0.8 MB a rank for a ring
+// of 2,048, 6 KB a rank for recursive doubling among 65,536.
 //
-// Folding. Where ranks r and r + width do the same (peers shifted alike, around at the end) and lie alike in their groups, the
-// first `width` ranks stand for all: what one sends to a rank outside arrives at the one inside that stands for it. The
-// symmetry is checked on some translations of every rank, and on every message, not proved for all ranks.
-#include <cstdint>
+// Folding. Where ranks r and r + width do the same (peers shifted alike, around at the end) and lie alike in their
+// groups, the first `width` ranks stand for all: what one sends to a rank outside arrives at the one inside that stands
+// for it. The symmetry is checked on some translations of every rank, and on every message, not proved for all ranks.
 #include <tutti/status.h>
+#include <cstdint>
 #include <vector>
 
 #include "comm/part.h"
@@ -18,25 +18,29 @@ namespace tutti::comm {
 // `peers` messages: of a send from message(), of a receive from slot().
 struct ScoreStep {
   std::uint64_t bytes = 0;
-  std::uint32_t segments = 0;        // 0: does not happen
-  std::uint32_t rank = 0;            // inside 0..width-1
+  std::uint32_t segments = 0;  // 0: does not happen
+  std::uint32_t rank = 0;      // inside 0..width-1
   std::uint32_t peers = 0;
-  std::uint32_t first = 0;           // send: of its messages; receive: of its slots
-  std::uint32_t first_pipelined = 0; // see Score::pipelined
-  std::uint32_t first_next = 0;      // see Score::next
-  std::uint32_t waits = 0;           // steps that must be over (or, on a lane, on their way) before this one starts
-  std::uint32_t operands = 0;        // of its reduction
+  std::uint32_t first = 0;            // send: of its messages; receive: of its slots
+  std::uint32_t first_pipelined = 0;  // see Score::pipelined
+  std::uint32_t first_next = 0;       // see Score::next
+  std::uint32_t waits = 0;            // steps that must be over (or, on a lane, on their way) before this one starts
+  std::uint32_t operands = 0;         // of its reduction
   algorithms::StepKind kind = algorithms::StepKind::send;
 };
 
 struct ScoreMessage {
-  std::uint32_t step = 0;            // the receive
-  std::uint32_t slot = 0;            // there, one a sender
-  std::uint32_t border = 0;          // the level whose border it crosses; levels: none
+  std::uint32_t step = 0;    // the receive
+  std::uint32_t slot = 0;    // there, one a sender
+  std::uint32_t border = 0;  // the level whose border it crosses; levels: none
 };
 
 struct Follower {
-  enum class When : std::uint32_t { done, pipelined, submitted };   // what of the earlier step: all done; byte by byte; all on its way
+  enum class When : std::uint32_t {
+    done,
+    pipelined,
+    submitted
+  };  // what of the earlier step: all done; byte by byte; all on its way
   static constexpr std::uint32_t kMaxStep = (1u << 30) - 1;
   Follower(std::uint32_t later, When how) : step(later & kMaxStep), when(how) {}
   std::uint32_t step : 30;
@@ -49,17 +53,17 @@ struct Score {
   static constexpr std::uint64_t kMaxSegments = 100'000'000;
 
   int rank_count = 0;
-  int width = 0;                                  // ranks that are there; fewer than rank_count: folded
-  std::vector<std::vector<int>> levels;           // the machine's; by rank
-  std::uint64_t segment_bytes = 0;                // 0: whole messages
-  std::vector<ScoreStep> steps;                   // of rank 0, then of rank 1, ...; one more at the end
+  int width = 0;                         // ranks that are there; fewer than rank_count: folded
+  std::vector<std::vector<int>> levels;  // the machine's; by rank
+  std::uint64_t segment_bytes = 0;       // 0: whole messages
+  std::vector<ScoreStep> steps;          // of rank 0, then of rank 1, ...; one more at the end
   std::vector<ScoreMessage> messages;
-  std::vector<std::uint32_t> pipelined;           // from first_pipelined to the next step's: earlier steps followed byte by byte
-  std::vector<Follower> next;                     // from first_next to the next step's: later steps that wait for this one
+  std::vector<std::uint32_t> pipelined;  // from first_pipelined to the next step's: earlier steps followed byte by byte
+  std::vector<Follower> next;            // from first_next to the next step's: later steps that wait for this one
   std::uint32_t slots = 0;
-  std::uint64_t segments = 0;                     // of all messages
+  std::uint64_t segments = 0;  // of all messages
 
-  std::uint64_t segment_of(const ScoreStep& step, std::uint32_t index) const;   // bytes
+  std::uint64_t segment_of(const ScoreStep& step, std::uint32_t index) const;  // bytes
   std::size_t memory_bytes() const;
 };
 

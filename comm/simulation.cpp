@@ -7,15 +7,20 @@
 namespace tutti::comm {
 namespace {
 
-Status check(const algorithms::Generator& generator, const algorithms::Request& request, const Placement& machine, const Load& load) {
+Status check(const algorithms::Generator& generator, const algorithms::Request& request, const Placement& machine,
+             const Load& load) {
   if (const auto why = generator.refusal(request); !why.empty())
-    return Status(Code::unsupported, fmt::format("{} cannot serve {} among {} ranks: {}", generator.name(), name_of(request.collective), request.rank_count, why));
-  if (load.bytes == 0 || load.element_bytes == 0) return Status(Code::invalid_argument, "a simulation needs at least one byte");
+    return Status(Code::unsupported, fmt::format("{} cannot serve {} among {} ranks: {}", generator.name(),
+                                                 name_of(request.collective), request.rank_count, why));
+  if (load.bytes == 0 || load.element_bytes == 0)
+    return Status(Code::invalid_argument, "a simulation needs at least one byte");
   if (machine.prices.borders.size() != machine.levels.size() + 1)
-    return Status(Code::invalid_argument, fmt::format("{} levels need {} prices, there are {}", machine.levels.size(), machine.levels.size() + 1, machine.prices.borders.size()));
+    return Status(Code::invalid_argument, fmt::format("{} levels need {} prices, there are {}", machine.levels.size(),
+                                                      machine.levels.size() + 1, machine.prices.borders.size()));
   for (const std::vector<int>& level : machine.levels)
     if (level.size() != std::size_t(request.rank_count) || *std::min_element(level.begin(), level.end()) < 0)
-      return Status(Code::invalid_argument, fmt::format("a level must name a group for each of {} ranks", request.rank_count));
+      return Status(Code::invalid_argument,
+                    fmt::format("a level must name a group for each of {} ranks", request.rank_count));
   return {};
 }
 
@@ -30,7 +35,8 @@ std::uint64_t messages_of(const Part& part) {
 bool too_many(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load) {
   const int p = request.rank_count;
   const std::uint64_t limit = Score::kMaxMessages / std::uint64_t(p);
-  return messages_of(make_part(generator, request, p / 2, load)) > limit && messages_of(make_part(generator, request, p - 1, load)) > limit;
+  return messages_of(make_part(generator, request, p / 2, load)) > limit &&
+         messages_of(make_part(generator, request, p - 1, load)) > limit;
 }
 
 Status find_critical(Rehearsal& rehearsal, const Prices& prices, Simulation& out) {
@@ -65,21 +71,28 @@ void report(const Rehearsal& rehearsal, const Score& score, const Prices& prices
 
 }  // namespace
 
-Result<Simulation> simulate(const algorithms::Generator& generator, const algorithms::Request& request, const Placement& machine, const Load& load,
-                            const SimulationOptions& options) {
+Result<Simulation> simulate(const algorithms::Generator& generator, const algorithms::Request& request,
+                            const Placement& machine, const Load& load, const SimulationOptions& options) {
   if (Status status = check(generator, request, machine, load); !status.ok()) return status;
   Load played = load;
   int width = request.rank_count;
-  if (options.folding == Folding::always || (options.folding == Folding::when_needed && too_many(generator, request, load))) {
+  if (options.folding == Folding::always ||
+      (options.folding == Folding::when_needed && too_many(generator, request, load))) {
     const auto fold = find_fold(generator, request, load, machine.levels);
     if (!fold)
-      return Status(Code::unsupported, fmt::format("{} for {} among {} ranks {}cannot be folded: {}", generator.name(), name_of(request.collective), request.rank_count,
-                                                   options.folding == Folding::always ? "" : "has too many messages to simulate all, and ", fold.status().text()));
+      return Status(Code::unsupported,
+                    fmt::format("{} for {} among {} ranks {}cannot be folded: {}", generator.name(),
+                                name_of(request.collective), request.rank_count,
+                                options.folding == Folding::always ? "" : "has too many messages to simulate all, and ",
+                                fold.status().text()));
     width = fold->width;
     played.bytes = fold->bytes;
   }
   const auto score = write_score(generator, request, played, machine.levels, width);
-  if (!score) return Status(score.status().code(), fmt::format("{} for {} among {} ranks: {}", generator.name(), name_of(request.collective), request.rank_count, score.status().text()));
+  if (!score)
+    return Status(score.status().code(),
+                  fmt::format("{} for {} among {} ranks: {}", generator.name(), name_of(request.collective),
+                              request.rank_count, score.status().text()));
   Rehearsal rehearsal(*score);
   if (Status status = rehearsal.play(machine.prices); !status.ok()) return status;
   Simulation out;

@@ -18,17 +18,21 @@ using algorithms::Space;
 using algorithms::Step;
 using algorithms::StepKind;
 
-using Cells = std::set<std::pair<int, std::uint32_t>>;   // memory: which buffer, which chunk of it
+using Cells = std::set<std::pair<int, std::uint32_t>>;  // memory: which buffer, which chunk of it
 
 // In place there is one buffer besides scratch, the full one where the collective has a full one.
 Cells cells(const Request& request, int rank, std::uint32_t slices, const Chunks& chunks) {
   const Collective c = request.collective;
-  const bool own_input = c == Collective::all_gather || c == Collective::gather, own_output = c == Collective::reduce_scatter || c == Collective::scatter;
+  const bool own_input = c == Collective::all_gather || c == Collective::gather,
+             own_output = c == Collective::reduce_scatter || c == Collective::scatter;
   Cells out;
   for (std::uint32_t i = chunks.first; i < chunks.first + chunks.count; ++i) {
-    if (chunks.space == Space::scratch) out.emplace(2, i);
-    else if (!request.in_place) out.emplace(chunks.space == Space::input ? 0 : 1, i);
-    else out.emplace(0, i + ((chunks.space == Space::input ? own_input : own_output) ? std::uint32_t(rank) * slices : 0));
+    if (chunks.space == Space::scratch)
+      out.emplace(2, i);
+    else if (!request.in_place)
+      out.emplace(chunks.space == Space::input ? 0 : 1, i);
+    else
+      out.emplace(0, i + ((chunks.space == Space::input ? own_input : own_output) ? std::uint32_t(rank) * slices : 0));
   }
   return out;
 }
@@ -44,7 +48,7 @@ std::vector<Access> accesses(const Request& request, int rank, std::uint32_t sli
     case StepKind::send: return {{source, false}};
     case StepKind::recv: return {{target, true}};
     case StepKind::recv_reduce:
-      if (source == target) return {{target, true}};   // element by element in place
+      if (source == target) return {{target, true}};  // element by element in place
       return {{source, false}, {target, true}};
     default: return {{source, false}, {target, true}};
   }
@@ -63,8 +67,9 @@ std::optional<bool> waits(const std::vector<Access>& earlier, const std::vector<
 }
 
 TEST(Dependencies, AreTheConflictsOnChunks) {
-  const Collective all[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
-                            Collective::reduce,     Collective::gather,         Collective::scatter,    Collective::all_to_all};
+  const Collective all[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                            Collective::broadcast,  Collective::reduce,         Collective::gather,
+                            Collective::scatter,    Collective::all_to_all};
   int found = 0, pipelined = 0;
   for (const algorithms::Generator* g : algorithms::generators())
     for (const Collective what : all)
@@ -85,7 +90,8 @@ TEST(Dependencies, AreTheConflictsOnChunks) {
               for (std::uint32_t earlier = 0; earlier < later; ++earlier)
                 if (const auto how = waits(touched[earlier], touched[later])) expected.emplace_back(earlier, *how);
               for (const Dependency& d : answer[later]) got.emplace_back(d.step, d.pipelined);
-              ASSERT_EQ(got, expected) << g->name() << " " << name_of(what) << " rank " << rank << " of " << p << " step " << later;
+              ASSERT_EQ(got, expected) << g->name() << " " << name_of(what) << " rank " << rank << " of " << p
+                                       << " step " << later;
               found += int(got.size());
               for (const auto& [step, how] : got) pipelined += how;
             }

@@ -21,13 +21,14 @@ struct Message {
 struct Goal {
   int ranks = 0;
   std::string error;
-  std::map<std::string, std::vector<std::string>> requires_of;   // operations are named "rank.label"
+  std::map<std::string, std::vector<std::string>> requires_of;  // operations are named "rank.label"
   std::map<Message, std::pair<std::string, std::uint64_t>> sends, receives;
 };
 
 // As the grammar of txt2bin has it, without what we never write (cpu, nic, irequires, comments).
 Goal parse(const std::string& text) {
-  static const std::regex first("num_ranks ([0-9]+)"), open("rank ([0-9]+) \\{"), close("\\}"), calc("([a-zA-Z][a-zA-Z0-9_]*): calc ([0-9]+)"),
+  static const std::regex first("num_ranks ([0-9]+)"), open("rank ([0-9]+) \\{"), close("\\}"),
+      calc("([a-zA-Z][a-zA-Z0-9_]*): calc ([0-9]+)"),
       message("([a-zA-Z][a-zA-Z0-9_]*): (send|recv) ([0-9]+)b (to|from) ([0-9]+) tag ([0-9]+)"),
       order("([a-zA-Z][a-zA-Z0-9_]*) requires ([a-zA-Z][a-zA-Z0-9_]*)");
   Goal goal;
@@ -37,20 +38,28 @@ Goal parse(const std::string& text) {
     std::smatch m;
     const auto name = [&](const std::string& label) { return std::to_string(rank) + "." + label; };
     if (line.empty()) continue;
-    if (std::regex_match(line, m, first)) goal.ranks = std::stoi(m[1]);
-    else if (rank < 0 && std::regex_match(line, m, open)) rank = std::stoi(m[1]);
-    else if (rank >= 0 && std::regex_match(line, close)) rank = -1;
-    else if (rank >= 0 && std::regex_match(line, m, calc)) goal.requires_of[name(m[1])];
+    if (std::regex_match(line, m, first))
+      goal.ranks = std::stoi(m[1]);
+    else if (rank < 0 && std::regex_match(line, m, open))
+      rank = std::stoi(m[1]);
+    else if (rank >= 0 && std::regex_match(line, close))
+      rank = -1;
+    else if (rank >= 0 && std::regex_match(line, m, calc))
+      goal.requires_of[name(m[1])];
     else if (rank >= 0 && std::regex_match(line, m, message) && (m[2] == "send") == (m[4] == "to")) {
       const int peer = std::stoi(m[5]), tag = std::stoi(m[6]);
       const bool sends = m[2] == "send";
       const Message key = sends ? Message{rank, peer, tag} : Message{peer, rank, tag};
-      const bool fresh = (sends ? goal.sends : goal.receives).emplace(key, std::pair(name(m[1]), std::stoull(m[3]))).second;
-      if (!fresh || !goal.requires_of.emplace(name(m[1]), std::vector<std::string>{}).second) goal.error = "twice: " + line;
+      const bool fresh =
+          (sends ? goal.sends : goal.receives).emplace(key, std::pair(name(m[1]), std::stoull(m[3]))).second;
+      if (!fresh || !goal.requires_of.emplace(name(m[1]), std::vector<std::string>{}).second)
+        goal.error = "twice: " + line;
     } else if (rank >= 0 && std::regex_match(line, m, order)) {
-      if (!goal.requires_of.contains(name(m[1])) || !goal.requires_of.contains(name(m[2]))) goal.error = "unknown label: " + line;
+      if (!goal.requires_of.contains(name(m[1])) || !goal.requires_of.contains(name(m[2])))
+        goal.error = "unknown label: " + line;
       goal.requires_of[name(m[1])].push_back(name(m[2]));
-    } else goal.error = "cannot read: " + line;
+    } else
+      goal.error = "cannot read: " + line;
   }
   return goal;
 }
@@ -85,8 +94,9 @@ std::string goal_of(const char* algorithm, const algorithms::Request& request, c
 }
 
 TEST(Goal, EverySendHasItsReceiveAndNothingWaitsInACircle) {
-  const Collective all[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
-                            Collective::reduce,     Collective::gather,         Collective::scatter,    Collective::all_to_all};
+  const Collective all[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                            Collective::broadcast,  Collective::reduce,         Collective::gather,
+                            Collective::scatter,    Collective::all_to_all};
   int written = 0;
   for (const algorithms::Generator* g : algorithms::generators())
     for (const Collective what : all)
@@ -99,7 +109,8 @@ TEST(Goal, EverySendHasItsReceiveAndNothingWaitsInACircle) {
           // 100 bytes: the last chunks of a vector are empty.
           for (const std::uint64_t bytes : {std::uint64_t(100), std::uint64_t(4096 * p)}) {
             const Goal goal = parse(goal_of(std::string(g->name()).c_str(), request, {.bytes = bytes}));
-            const std::string where = std::string(g->name()) + " " + std::string(name_of(what)) + " " + std::to_string(p);
+            const std::string where =
+                std::string(g->name()) + " " + std::string(name_of(what)) + " " + std::to_string(p);
             ASSERT_EQ(goal.error, "") << where;
             ASSERT_EQ(goal.ranks, p) << where;
             ASSERT_EQ(goal.sends.size(), goal.receives.size()) << where;
@@ -122,7 +133,9 @@ TEST(Goal, EverySendHasItsReceiveAndNothingWaitsInACircle) {
 }
 
 TEST(Goal, ACircleWouldBeSeen) {
-  Goal goal = parse("num_ranks 2\nrank 0 {\na: send 8b to 1 tag 0\nb: recv 8b from 1 tag 0\na requires b\n}\nrank 1 {\na: send 8b to 0 tag 0\nb: recv 8b from 0 tag 0\n}\n");
+  Goal goal = parse(
+      "num_ranks 2\nrank 0 {\na: send 8b to 1 tag 0\nb: recv 8b from 1 tag 0\na requires b\n}\nrank 1 {\na: send 8b to "
+      "0 tag 0\nb: recv 8b from 0 tag 0\n}\n");
   EXPECT_EQ(goal.error, "");
   EXPECT_TRUE(acyclic(goal));
   goal.requires_of["1.a"].push_back("1.b");
@@ -132,21 +145,27 @@ TEST(Goal, ACircleWouldBeSeen) {
 // 1 KiB in 4 blocks of 256 bytes; a sum reads 512 bytes at 0.1 ns: 51 ns.
 std::string ring_rank(int rank) {
   const std::string next = std::to_string((rank + 1) % 4), prev = std::to_string((rank + 3) % 4);
-  const auto send = [&](int step, int tag) { return "l" + std::to_string(step) + "s0: send 256b to " + next + " tag " + std::to_string(tag) + "\n"; };
-  const auto recv = [&](int step, int tag) { return "l" + std::to_string(step) + "r0: recv 256b from " + prev + " tag " + std::to_string(tag) + "\n"; };
+  const auto send = [&](int step, int tag) {
+    return "l" + std::to_string(step) + "s0: send 256b to " + next + " tag " + std::to_string(tag) + "\n";
+  };
+  const auto recv = [&](int step, int tag) {
+    return "l" + std::to_string(step) + "r0: recv 256b from " + prev + " tag " + std::to_string(tag) + "\n";
+  };
   const auto sum = [&](int step, int tag) {
     const std::string l = "l" + std::to_string(step);
     return recv(step, tag) + l + ": calc 51\n" + l + " requires " + l + "r0\n";
   };
-  return "\nrank " + std::to_string(rank) + " {\n" + send(0, 0) + sum(1, 0) + send(2, 1) + sum(3, 1) + send(4, 2) + sum(5, 2) + send(6, 3) + recv(7, 3) +
-         send(8, 4) + recv(9, 4) + send(10, 5) + recv(11, 5) +
+  return "\nrank " + std::to_string(rank) + " {\n" + send(0, 0) + sum(1, 0) + send(2, 1) + sum(3, 1) + send(4, 2) +
+         sum(5, 2) + send(6, 3) + recv(7, 3) + send(8, 4) + recv(9, 4) + send(10, 5) + recv(11, 5) +
          "l2s0 requires l1\nl4s0 requires l3\nl6s0 requires l5\nl8s0 requires l7r0\n"
-         "l9r0 requires l1\nl9r0 requires l2s0\nl10s0 requires l1\nl10s0 requires l9r0\nl11r0 requires l3\nl11r0 requires l4s0\n}\n";
+         "l9r0 requires l1\nl9r0 requires l2s0\nl10s0 requires l1\nl10s0 requires l9r0\nl11r0 requires l3\nl11r0 "
+         "requires l4s0\n}\n";
 }
 
 TEST(Goal, RingOfFour) {
   const algorithms::Request request{.collective = Collective::all_reduce, .rank_count = 4};
-  EXPECT_EQ(goal_of("ring", request, {.bytes = 1024}), "num_ranks 4\n" + ring_rank(0) + ring_rank(1) + ring_rank(2) + ring_rank(3));
+  EXPECT_EQ(goal_of("ring", request, {.bytes = 1024}),
+            "num_ranks 4\n" + ring_rank(0) + ring_rank(1) + ring_rank(2) + ring_rank(3));
 }
 
 TEST(Goal, RefusesWhatTheGeneratorRefuses) {

@@ -1,4 +1,5 @@
-// Simulation: against times computed by hand, the planner's closed forms, the borders counted from schedules, and itself folded.
+// Simulation: against times computed by hand, the planner's closed forms, the borders counted from schedules, and
+// itself folded.
 #include "comm/simulation.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +16,9 @@ using algorithms::find_generator;
 using algorithms::generators;
 using algorithms::Request;
 
-constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
-                                       Collective::reduce,     Collective::gather,         Collective::scatter,    Collective::all_to_all};
+constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                                       Collective::broadcast,  Collective::reduce,         Collective::gather,
+                                       Collective::scatter,    Collective::all_to_all};
 
 std::vector<int> in_groups_of(int size, int ranks) {
   std::vector<int> out;
@@ -32,13 +34,15 @@ Request request_of(Collective what, int ranks, std::vector<std::vector<int>> lev
 Placement by_hand(std::vector<std::vector<int>> levels = {}) {
   Placement machine{std::move(levels), {}};
   machine.prices.borders = {BorderPrice{"rank", 10, 1, 0.5}};
-  if (!machine.levels.empty()) machine.prices.borders.insert(machine.prices.borders.begin(), BorderPrice{"host", 100, 3, 1});
+  if (!machine.levels.empty())
+    machine.prices.borders.insert(machine.prices.borders.begin(), BorderPrice{"host", 100, 3, 1});
   machine.prices.gamma = 0.125;
   machine.prices.shares_writes = false;
   return machine;
 }
 
-Simulation run(const char* algorithm, const Request& request, const Placement& machine, const Load& load, const SimulationOptions& options = {}) {
+Simulation run(const char* algorithm, const Request& request, const Placement& machine, const Load& load,
+               const SimulationOptions& options = {}) {
   const auto result = simulate(*find_generator(algorithm), request, machine, load, options);
   EXPECT_TRUE(result.ok()) << algorithm << ": " << result.status().to_string();
   return result.ok() ? *result : Simulation{};
@@ -58,10 +62,11 @@ TEST(Simulation, TwoRanksSwapAndAdd) {
 TEST(Simulation, RingOfFour) {
   const Simulation whole = run("ring", request_of(Collective::all_reduce, 4), by_hand(), {.bytes = 256});
   EXPECT_DOUBLE_EQ(whole.seconds, 6 * 43 + 3 * 16);
-  // Two segments of 32 bytes. The first arrives at 27, is added by 35, and 35 later (processor 1, link 16, way 10, sum 8) the
-  // next rank has its sum, so that the fourth message starts at 1 + 3 * 35. From then on the link never rests: three messages
-  // of two segments of 16, and 10 on the way.
-  const Simulation cut = run("ring", request_of(Collective::all_reduce, 4), by_hand(), {.bytes = 256, .segment_bytes = 32});
+  // Two segments of 32 bytes. The first arrives at 27, is added by 35, and 35 later (processor 1, link 16, way 10, sum
+  // 8) the next rank has its sum, so that the fourth message starts at 1 + 3 * 35. From then on the link never rests:
+  // three messages of two segments of 16, and 10 on the way.
+  const Simulation cut =
+      run("ring", request_of(Collective::all_reduce, 4), by_hand(), {.bytes = 256, .segment_bytes = 32});
   EXPECT_DOUBLE_EQ(cut.seconds, 106 + 6 * 16 + 10);
 }
 
@@ -123,12 +128,14 @@ TEST(Simulation, AgreesWithThePlannerWhereNothingIsShared) {
         if (!find_generator(name)->refusal(request).empty()) continue;
         Planner planner({}, false, prices);
         const double predicted = planner.seconds(planner.card(*find_generator(name), request), bytes);
-        EXPECT_NEAR(run(name, request, flat, {.bytes = bytes}).seconds / predicted, 1, 1e-9) << name << " " << name_of(what) << " " << p << " " << bytes;
+        EXPECT_NEAR(run(name, request, flat, {.bytes = bytes}).seconds / predicted, 1, 1e-9)
+            << name << " " << name_of(what) << " " << p << " " << bytes;
       }
 }
 
-// A card adds up the worst of each figure, whatever overlaps, and knows no incoming links, nor that messages sent early hold up
-// others: the simulator may be below it by half, above it by as much, and far above where many send whole vectors to one.
+// A card adds up the worst of each figure, whatever overlaps, and knows no incoming links, nor that messages sent early
+// hold up others: the simulator may be below it by half, above it by as much, and far above where many send whole
+// vectors to one.
 TEST(Simulation, StaysNearThePlanner) {
   Prices prices;
   prices.shares_writes = false;
@@ -141,8 +148,10 @@ TEST(Simulation, StaysNearThePlanner) {
           Planner planner({}, false, prices);
           const double predicted = planner.seconds(planner.card(*g, request), bytes);
           const bool many_to_one = what == Collective::gather || what == Collective::reduce;
-          const Load load{.bytes = bytes, .segment_bytes = bytes / 64};   // cards of chains and trees count on pipelining
-          const double ratio = run(std::string(g->name()).c_str(), request, Placement{{}, prices}, load).seconds / predicted;
+          const Load load{.bytes = bytes,
+                          .segment_bytes = bytes / 64};  // cards of chains and trees count on pipelining
+          const double ratio =
+              run(std::string(g->name()).c_str(), request, Placement{{}, prices}, load).seconds / predicted;
           EXPECT_GT(ratio, 0.5) << g->name() << " " << name_of(what) << " " << p << " " << bytes;
           EXPECT_LT(ratio, many_to_one ? p : 2.0) << g->name() << " " << name_of(what) << " " << p << " " << bytes;
         }
@@ -168,7 +177,8 @@ TEST(Simulation, MoreBytesTakeLongerAndNothingIsLeftToChance) {
 
 // Every byte crosses where algorithms::borders counts it.
 TEST(Simulation, BytesOverBordersAreConserved) {
-  const std::vector<std::vector<int>> nests[] = {{}, {in_groups_of(4, 12)}, {in_groups_of(6, 12), in_groups_of(3, 12)}, {{0, 1, 0, 1, 2, 2, 0, 1, 0, 1, 2, 2}}};
+  const std::vector<std::vector<int>> nests[] = {
+      {}, {in_groups_of(4, 12)}, {in_groups_of(6, 12), in_groups_of(3, 12)}, {{0, 1, 0, 1, 2, 2, 0, 1, 0, 1, 2, 2}}};
   for (const auto& levels : nests)
     for (const algorithms::Generator* g : generators())
       for (const Collective what : kCollectives) {
@@ -177,7 +187,8 @@ TEST(Simulation, BytesOverBordersAreConserved) {
         std::uint64_t parts = 12;
         for (int r = 0; r < 12; ++r) {
           const auto schedule = g->generate(request, r);
-          parts = std::lcm(parts, std::uint64_t(what == Collective::all_to_all ? 12 : schedule.blocks) * schedule.slices);
+          parts =
+              std::lcm(parts, std::uint64_t(what == Collective::all_to_all ? 12 : schedule.blocks) * schedule.slices);
         }
         const Load load{.bytes = 64 * parts, .segment_bytes = 64};
         Placement machine = by_hand();
@@ -187,11 +198,13 @@ TEST(Simulation, BytesOverBordersAreConserved) {
         const auto expected = algorithms::borders(*g, request);
         ASSERT_EQ(expected.size(), s.borders.size());
         for (std::size_t i = 0; i < expected.size(); ++i)
-          EXPECT_NEAR(s.borders[i].busiest_bytes, expected[i].bytes * double(load.bytes), 1e-3) << g->name() << " " << name_of(what) << " border " << i;
+          EXPECT_NEAR(s.borders[i].busiest_bytes, expected[i].bytes * double(load.bytes), 1e-3)
+              << g->name() << " " << name_of(what) << " border " << i;
       }
 }
 
-// The rings and exchanges that are folded beyond what fits: in full and folded they must be the same, machine levels or not.
+// The rings and exchanges that are folded beyond what fits: in full and folded they must be the same, machine levels or
+// not.
 void expect_fold(const char* name, Collective what, int p, int host, std::uint64_t bytes) {
   Placement machine{{}, {}};
   Request request = request_of(what, p);
@@ -237,20 +250,28 @@ TEST(Simulation, DISABLED_AFoldIsTheWholeAt2048) {
 }
 
 TEST(Simulation, WhatCannotBeFoldedIsRefused) {
-  const auto refusal = [](const char* name, const Request& request, const Placement& machine, std::uint64_t bytes, Folding folding) {
+  const auto refusal = [](const char* name, const Request& request, const Placement& machine, std::uint64_t bytes,
+                          Folding folding) {
     const auto s = simulate(*find_generator(name), request, machine, {.bytes = bytes}, {.folding = folding});
     return s.ok() ? "accepted" : s.status().to_string();
   };
   const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   const Placement flat{{}, {}};
   const Placement uneven{{{0, 0, 0, 1, 1, 1, 1, 1}}, {.borders = {{"host"}, {}}}};
-  EXPECT_PRED2(has, refusal("tree", request_of(Collective::all_reduce, 64), flat, 1 << 20, Folding::always), "do not do the same");
-  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 8), uneven, 1 << 20, Folding::always), "groups are not alike");
-  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 16384), flat, 1 << 20, Folding::when_needed), "choose a multiple of 2097152");
-  EXPECT_PRED2(has, refusal("ring", request_of(Collective::gather, 8), flat, 1 << 20, Folding::never), "ring cannot serve gather among 8 ranks");
-  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 8), flat, 0, Folding::never), "at least one byte");
-  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 6), uneven, 64, Folding::never), "a group for each of 6 ranks");
-  const auto s = simulate(*find_generator("ring"), request_of(Collective::all_reduce, 4), flat, {.bytes = 1 << 30, .segment_bytes = 8});
+  EXPECT_PRED2(has, refusal("tree", request_of(Collective::all_reduce, 64), flat, 1 << 20, Folding::always),
+               "do not do the same");
+  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 8), uneven, 1 << 20, Folding::always),
+               "groups are not alike");
+  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 16384), flat, 1 << 20, Folding::when_needed),
+               "choose a multiple of 2097152");
+  EXPECT_PRED2(has, refusal("ring", request_of(Collective::gather, 8), flat, 1 << 20, Folding::never),
+               "ring cannot serve gather among 8 ranks");
+  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 8), flat, 0, Folding::never),
+               "at least one byte");
+  EXPECT_PRED2(has, refusal("ring", request_of(Collective::all_reduce, 6), uneven, 64, Folding::never),
+               "a group for each of 6 ranks");
+  const auto s = simulate(*find_generator("ring"), request_of(Collective::all_reduce, 4), flat,
+                          {.bytes = 1 << 30, .segment_bytes = 8});
   EXPECT_PRED2(has, s.status().to_string(), "choose larger ones than 8 bytes");
 }
 
@@ -295,7 +316,8 @@ struct Best {
 
 // Each with the segment that suits it best; prints the table.
 Best compare(const Placement& machine, std::uint64_t bytes, const char* numbering) {
-  const Request aware = request_of(Collective::all_reduce, 8, machine.levels), blind = request_of(Collective::all_reduce, 8);
+  const Request aware = request_of(Collective::all_reduce, 8, machine.levels),
+                blind = request_of(Collective::all_reduce, 8);
   const auto fastest = [&](const char* name, const Request& request) {
     Simulation best;
     for (const std::uint64_t segment : {0, 8 << 10, 32 << 10}) {
@@ -305,8 +327,8 @@ Best compare(const Placement& machine, std::uint64_t bytes, const char* numberin
     return best;
   };
   const auto print = [](std::string_view name, const Simulation& s) {
-    fmt::print("  {:<20} {:>8.1f} us {:>9.0f} KB across, busiest link there {:>3.0f} %, limited by {}\n", name, s.seconds * 1e6, s.borders[0].bytes / 1024,
-               s.borders[0].utilisation * 100, s.borders[s.critical].name);
+    fmt::print("  {:<20} {:>8.1f} us {:>9.0f} KB across, busiest link there {:>3.0f} %, limited by {}\n", name,
+               s.seconds * 1e6, s.borders[0].bytes / 1024, s.borders[0].utilisation * 100, s.borders[s.critical].name);
   };
   fmt::print("all_reduce of {} KB on 2 packages of 4, numbered {}\n", bytes >> 10, numbering);
   const Simulation plain = fastest("ring", blind);
@@ -319,15 +341,17 @@ Best compare(const Placement& machine, std::uint64_t bytes, const char* numberin
     if (g->name() == "ring") best.ring = s.seconds;
     if (s.seconds < best.seconds) best = {best.index_order, best.ring, s.seconds, std::string(g->name())};
   }
-  fmt::print("  {}: {:.0f} % less than the ring in index order\n", best.algorithm, 100 * (1 - best.seconds / best.index_order));
+  fmt::print("  {}: {:.0f} % less than the ring in index order\n", best.algorithm,
+             100 * (1 - best.seconds / best.index_order));
   return best;
 }
 
-// Package by package the plain ring crosses twice already. At 1 MB a rank's own link alone takes 7/4 * 1 MB / 24 GB/s = 76 us,
-// more than 58 % of that ring's time: there nobody can take 42 % less, and the ring remains best.
+// Package by package the plain ring crosses twice already. At 1 MB a rank's own link alone takes 7/4 * 1 MB / 24 GB/s =
+// 76 us, more than 58 % of that ring's time: there nobody can take 42 % less, and the ring remains best.
 TEST(Simulation, DualEpycNumberedPackageByPackage) {
   const Placement machine = dual_epyc({0, 0, 0, 0, 1, 1, 1, 1});
-  const Best middle = compare(machine, 64 << 10, "package by package"), large = compare(machine, 1 << 20, "package by package");
+  const Best middle = compare(machine, 64 << 10, "package by package"),
+             large = compare(machine, 1 << 20, "package by package");
   EXPECT_EQ(middle.algorithm, "hierarchical");
   EXPECT_LE(middle.seconds, 0.58 * middle.index_order);
   EXPECT_DOUBLE_EQ(large.ring, large.index_order);
