@@ -17,8 +17,8 @@
 // Step i is named l<i>; its sends l<i>s<k> and receives l<i>r<k>, one a peer. A tag is the number of the message on its
 // lane. `calc` is in nanoseconds: a reduction costs bytes * operands * gamma, a copy nothing. Messages are whole: the
 // language has no segments, so that pipelining is lost. Steps without bytes are left out.
-#include <tutti/status.h>
 #include <iosfwd>
+#include <tutti/status.h>
 
 #include "comm/part.h"
 

@@ -4,21 +4,18 @@
 //
 // The machine. Every rank has one processor and a link out and one in (full duplex) at the price of the last border;
 // every group of a level has a link out and one in at that border's price.
-//   processor  `message` for each message that is sent, once all of its first segment may go; bytes * operands * gamma
-//   for a
+//   processor  `message` for each message that is sent, once its first segment may go; bytes * operands * gamma for a
 //              reduction. One after another. Copies are free.
 //   path       the sender's link out; where the message leaves its group, the link out of the outermost group that it
-//   leaves
-//              and the link in of the one that it enters; the receiver's link in. Links between are not charged: which
-//              of them lead outside is not known. A segment occupies a link for bytes * beta, first come first served;
-//              it goes on as soon as its head has passed (cut-through), `alpha` of the border crossed later. So alone
-//              it takes alpha + bytes * max(beta).
+//              leaves and the link in of the one that it enters; the receiver's link in. Links between are not charged:
+//              which of them lead outside is not known. A segment occupies a link for bytes * beta, first come first
+//              served; it goes on as soon as its head has passed (cut-through), `alpha` of the border crossed later. So
+//              alone it takes alpha + bytes * max(beta).
 //   rules      as Execution's: a step waits for earlier ones on the same chunks, segment by segment where both are over
-//   the
-//              same chunks; a receive from n senders adds when all n are there; within innermost groups a multicast may
-//              be one write. Messages of one lane leave in order. A message's next segment follows when the one before
-//              has left the rank: links are shared fairly between lanes. Sends are buffered: a send is over when its
-//              last byte has left the rank, whether or not anybody receives.
+//              the same chunks; a receive from n senders adds when all n are there; within innermost groups a multicast
+//              may be one write. Messages of one lane leave in order. A message's next segment follows when the one
+//              before has left the rank: links are shared fairly between lanes. Sends are buffered: a send is over when
+//              its last byte has left the rank, whether or not anybody receives.
 // Crowding multiplies all prices.
 #include <cstdint>
 #include <vector>

@@ -7,15 +7,15 @@
 // Folding. Where ranks r and r + width do the same (peers shifted alike, around at the end) and lie alike in their
 // groups, the first `width` ranks stand for all: what one sends to a rank outside arrives at the one inside that stands
 // for it. The symmetry is checked on some translations of every rank, and on every message, not proved for all ranks.
-#include <tutti/status.h>
 #include <cstdint>
+#include <tutti/status.h>
 #include <vector>
 
 #include "comm/part.h"
 
 namespace tutti::comm {
 
-// `peers` messages: of a send from message(), of a receive from slot().
+// `peers` messages, from `first` on: of a send in Score::messages, of a receive by slot.
 struct ScoreStep {
   std::uint64_t bytes = 0;
   std::uint32_t segments = 0;  // 0: does not happen
