@@ -120,6 +120,7 @@ Joining::Joining(Loop& loop, const JoinRequest& request)
   own_.shared_hash = request.settings.shared_hash();
   own_.shared_text = request.settings.shared_text();
   own_.little_endian = std::endian::native == std::endian::little;
+  own_.figures = request.figures;
 }
 
 Task<Status> Joining::run() {

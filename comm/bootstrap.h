@@ -38,6 +38,7 @@ struct JoinRequest {
   JobKey key;
   Settings settings;
   std::optional<HostFacts> host;  // empty: this process's (read_host_facts)
+  Figures figures;                // of this rank's profile
 };
 // With a UniqueId's addresses and key. invalid_argument.
 Result<JoinRequest> request_from(const UniqueId& id, int rank, int rank_count, const Settings& settings);

@@ -11,6 +11,7 @@
 #include "comm/launch_environment.h"
 #include "comm/member.h"
 #include "comm/placement.h"
+#include "comm/probe.h"
 #include "comm/world_directory.h"
 #include "core/log.h"
 #include "core/posix_loop.h"
@@ -59,11 +60,44 @@ Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
   log::set_rank(request.rank);
   std::unique_ptr<Loop> loop = make_posix_loop();
   if (request.rank_count == 1) return make_member(std::move(loop), nullptr, request.settings);
+  if (request.settings.probe) request.figures = read_profile(profile_folder(), key_of_this_machine(request.settings));
   auto task = join(*loop, request);
   task.start();
   auto world = run_until_done(*loop, task);
   if (!world) return world.status();
   return make_member(std::move(loop), std::move(*world), request.settings);
+}
+
+// Measures what no profile tells, plans with it from here on, and keeps it for the next start.
+Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector<RankInfo> ranks, const Placement& placement, Planner planner,
+               const Settings& settings) {
+  const Wanted wanted = wanted_figures(ranks, settings);
+  if (!wanted.any()) return {};
+  std::vector<int> everyone(ranks.size());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  std::shared_ptr<Member> own;
+  {
+    auto held = engine->lock();
+    own = std::make_shared<Member>(engine, engine->next_communicator(), std::move(everyone), world.rank(), placement.levels, std::move(planner));
+    engine->add_member(own);
+  }
+  const auto measured = probe(own, ranks, settings, wanted);
+  own->destroy(std::chrono::milliseconds(0));
+  if (!measured) return measured.status();
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].figures = overlaid(ranks[r].figures, (*measured)[r]);
+  world.set_prices(place_ranks(ranks, settings).prices);
+  const RankInfo& self = ranks[std::size_t(world.rank())];
+  Figures host;
+  int first = world.rank();
+  for (const RankInfo& r : ranks) {
+    if (!r.same_host(self)) continue;
+    host = slower(host, r.figures);
+    first = std::min(first, r.rank);
+  }
+  if (first != world.rank()) return {};
+  if (Status written = write_profile(profile_folder(), key_of_this_machine(settings), host); !written)
+    log::write_once(log::Level::info, fmt::format("the figures of this machine are not kept: {}", written.text()));
+  return {};
 }
 
 }  // namespace
@@ -75,8 +109,10 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   setup.settings = settings;
   setup.threaded = threaded;
   Placement placement;
+  std::vector<RankInfo> ranks;
   if (world) {
-    placement = place_ranks(world->ranks(), settings);
+    ranks = world->ranks();
+    placement = place_ranks(ranks, settings);
     setup.world_rank = world->rank();
     setup.world_size = world->rank_count();
     setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;
@@ -87,13 +123,18 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   std::iota(everyone.begin(), everyone.end(), 0);
   const int rank = setup.world_rank;
   auto engine = std::make_shared<Engine>(std::move(setup));
-  Planner planner(std::move(*rules), settings.order == "canonical", std::move(placement.prices));
-  auto member = std::make_shared<Member>(engine, 0, std::move(everyone), rank, std::move(placement.levels), std::move(planner));
+  Planner planner(std::move(*rules), settings.order == "canonical", placement.prices);
+  auto member = std::make_shared<Member>(engine, 0, std::move(everyone), rank, placement.levels, planner.fresh());
   {
     auto held = engine->lock();
     engine->add_member(member);
   }
   engine->begin();
+  if (settings.probe && threaded && !ranks.empty())
+    if (Status status = measure(engine, *member, std::move(ranks), placement, planner.fresh(), settings); !status) {
+      member->destroy(std::chrono::milliseconds(0));
+      return status;
+    }
   return member;
 }
 

@@ -169,7 +169,7 @@ Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts) {
   }
   prices.borders.push_back(devices.inside);
   prices.shares_writes = devices.name == "CPU";
-  prices.gamma = devices.name == "CPU" ? prices.gamma : 1 / 500e9;
+  if (devices.name == "GPU") prices.gamma = prices.gamma_memory = 1 / 500e9;
   prices.crowding = std::max(1.0, double(out.per_host) / double(devices.count));
   return out;
 }

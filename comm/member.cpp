@@ -151,6 +151,12 @@ Result<std::shared_ptr<const Program>> Member::plan(const Prepared& call) {
   return Status(Code::unsupported, fmt::format("{}: no algorithm that is allowed takes blocks with gaps between them", name_of(call.call.collective)));
 }
 
+void Member::set_prices(Prices prices) {
+  auto held = engine_->lock();
+  planner_ = planner_.at(std::move(prices));
+  plans_.clear();
+}
+
 // A call as it would be, without buffers.
 Result<Prepared> Member::imagine(Collective what, std::uint64_t count, DataType type, ReduceOp op) const {
   static std::byte somewhere[2];

@@ -36,6 +36,8 @@ class Member : public std::enable_shared_from_this<Member> {
   // Without the lock. Checks nothing but the state; `call` has been checked.
   Work start(Prepared call);
   Work start_pair(Collective what, Prepared call, int peer);   // send, recv
+  // Plans made before are dropped. All ranks do so between the same two operations.
+  void set_prices(Prices prices);
   void begin_group();
   Work end_group();
   Result<Communicator> split(int color, int key);

@@ -18,7 +18,50 @@ std::vector<int> numbered(const std::vector<Key>& keys) {
 
 int groups_in(const std::vector<int>& group_of) { return group_of.empty() ? 0 : *std::max_element(group_of.begin(), group_of.end()) + 1; }
 
+struct Measured {
+  std::optional<LinkFigures> within, network;
+  std::optional<ReductionFigures> reduction;
+};
+
+// The slowest of all ranks. Sets the crowding: that of the fullest host.
+Measured merged(const std::vector<RankInfo>& ranks, const std::vector<int>& by_host, const Settings& settings, double& crowding) {
+  std::map<int, int> ranks_on;
+  for (const int host : by_host) ++ranks_on[host];
+  Measured out;
+  Figures all;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const double here = double(ranks_on[by_host[r]]) / std::max(1, ranks[r].cores);
+    crowding = std::max(crowding, here);
+    out.within = slower(out.within, ranks[r].figures.link(medium_within_hosts(settings), here > 1));
+    all = slower(all, ranks[r].figures);
+  }
+  out.network = all.link(Medium::network, false);
+  out.reduction = all.reduction;
+  return out;
+}
+
+BorderPrice priced(const BorderPrice& assumed, const std::optional<LinkFigures>& measured) {
+  return measured ? BorderPrice{assumed.name, measured->alpha, measured->message, measured->beta, true} : assumed;
+}
+
+BorderPrice within_hosts(const Measured& measured, bool sockets, bool crowded) {
+  BorderPrice assumed = sockets ? (crowded ? kCrowdedSockets : kHostBorder) : (crowded ? kCrowdedMemory : kRankMemory);
+  assumed.name = kRankMemory.name;
+  return priced(assumed, measured.within);
+}
+
 }  // namespace
+
+Medium medium_within_hosts(const Settings& settings) { return settings.transport == "tcp" ? Medium::sockets : Medium::memory; }
+
+Prices prices_of_equals(const Settings& settings, double crowding) {
+  Prices out;
+  const bool sockets = medium_within_hosts(settings) == Medium::sockets;
+  out.borders = {within_hosts({}, sockets, crowding > 1)};
+  out.shares_writes = !sockets;
+  out.crowding = crowding;
+  return out;
+}
 
 Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settings) {
   // A host where one rank does not know its place is not divided there.
@@ -38,36 +81,38 @@ Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settin
     packages.emplace_back(r.host_identity, package);
     nodes.emplace_back(r.host_identity, package, numa);
   }
-  const bool sockets = settings.transport == "tcp";
-  const auto price = [&](BorderPrice of_memory) {
-    const char* name = of_memory.name;
-    if (sockets) of_memory = kHostBorder;
-    of_memory.name = name;
-    return of_memory;
-  };
-  Placement out;
-  out.prices.borders.clear();
+  const bool sockets = medium_within_hosts(settings) == Medium::sockets;
   const std::vector<int> by_host = numbered(hosts), by_package = numbered(packages), by_node = numbered(nodes);
+  Placement out;
+  const Measured measured = merged(ranks, by_host, settings, out.prices.crowding);
+  const BorderPrice within = within_hosts(measured, sockets, out.prices.crowding > 1);
+  // What was measured is of neighbours, so a border between them and others costs no less.
+  const auto divided = [&](BorderPrice assumed) {
+    if (sockets) assumed = {assumed.name, within.alpha, within.message, within.beta};
+    assumed.alpha = std::max(assumed.alpha, within.alpha);
+    assumed.message = std::max(assumed.message, within.message);
+    assumed.beta = std::max(assumed.beta, within.beta);
+    return assumed;
+  };
+  out.prices.borders.clear();
   if (groups_in(by_host) > 1 || groups_in(by_node) > 1) {
     out.levels.push_back(by_host);
-    out.prices.borders.push_back(kHostBorder);
+    out.prices.borders.push_back(priced(kHostBorder, measured.network));
   }
   if (groups_in(by_package) > groups_in(by_host)) {
     out.levels.push_back(by_package);
-    out.prices.borders.push_back(price(kPackageMemory));
+    out.prices.borders.push_back(divided(kPackageMemory));
   }
   if (groups_in(by_node) > groups_in(by_package)) {
     out.levels.push_back(by_node);
-    out.prices.borders.push_back(price(kNumaMemory));
+    out.prices.borders.push_back(divided(kNumaMemory));
   }
-  out.prices.borders.push_back(price(kRankMemory));
+  out.prices.borders.push_back(within);
   out.prices.shares_writes = !sockets;
-  std::map<int, int> ranks_on;
-  for (const int host : by_host) ++ranks_on[host];
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    out.prices.crowding = std::max(out.prices.crowding, double(ranks_on[by_host[r]]) / std::max(1, ranks[r].cores));
-  // With more ranks than cores a wait gives the core to another rank.
-  if (out.prices.crowding > 1 && !sockets) out.prices.borders.back().alpha = std::max(out.prices.borders.back().alpha, 2e-6);
+  if (measured.reduction) {
+    out.prices.gamma = measured.reduction->cached;
+    out.prices.gamma_memory = measured.reduction->memory;
+  }
   return out;
 }
 

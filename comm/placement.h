@@ -9,11 +9,15 @@
 
 namespace tutti::comm {
 
-// Defaults until something is measured. A border is crossed by all ranks of a group at once, so its beta is for the group.
+// Until something is measured (profile.h). A border is crossed by all ranks of a group at once, so its beta is for the group.
 inline constexpr BorderPrice kHostBorder{"host", 10e-6, 3e-6, 1 / 2.5e9};          // TCP
 inline constexpr BorderPrice kPackageMemory{"package", 0.8e-6, 0.1e-6, 1 / 12e9};  // shared memory
 inline constexpr BorderPrice kNumaMemory{"NUMA node", 0.6e-6, 0.1e-6, 1 / 15e9};
 inline constexpr BorderPrice kRankMemory{"rank", 0.4e-6, 0.1e-6, 1 / 9e9};
+
+// The same with more ranks than cores, for one rank a core: whoever waits gives its core away, and comes back late.
+inline constexpr BorderPrice kCrowdedMemory{"rank", 14e-6, 2e-6, 1 / 7e9};
+inline constexpr BorderPrice kCrowdedSockets{"rank", 20e-6, 25e-6, 1 / 1.3e9};
 
 struct Placement {
   // As algorithms::Request::levels: hosts first, then those within that divide further. Empty: one group of equals.
@@ -21,6 +25,10 @@ struct Placement {
   Prices prices;
 };
 
+// What ranks of one host reach each other over.
+Medium medium_within_hosts(const Settings& settings);
+// Assumed, for some ranks of one host.
+Prices prices_of_equals(const Settings& settings, double crowding);
 Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settings);
 
 }  // namespace tutti::comm

@@ -100,7 +100,7 @@ double Planner::border_seconds(const Card& card, std::size_t border, std::uint64
 }
 
 double Planner::seconds(const Card& card, std::uint64_t bytes) const {
-  double sum = double(bytes) * card.cost.reduced * prices_.gamma;
+  double sum = double(bytes) * card.cost.reduced * (bytes > kCachedBytes ? prices_.gamma_memory : prices_.gamma);
   for (std::size_t i = 0; i < card.borders.size(); ++i) sum += border_seconds(card, i, bytes);
   return sum * prices_.crowding;
 }

@@ -27,14 +27,19 @@ struct BorderPrice {
   double alpha = 0.4e-6;          // seconds a message on its way
   double message = 0.1e-6;        // seconds of a processor for each message
   double beta = 1 / 9e9;          // seconds a byte that leaves the group; the last: the rank
+  bool measured = false;          // else assumed
 };
 
 struct Prices {
   std::vector<BorderPrice> borders = {BorderPrice{}};   // one more than levels, outermost first
-  double gamma = 1 / 12e9;        // seconds a byte reduced
+  double gamma = 1 / 40e9;        // seconds a byte of operands reduced, while they are in a cache
+  double gamma_memory = 1 / 20e9; // from kCachedBytes on
   bool shares_writes = true;      // within innermost groups a multicast costs one write
   double crowding = 1;            // ranks a core, at least 1: how many share each of the above
 };
+
+// Vectors up to this size stay in a core's own cache while they are sent and reduced.
+inline constexpr std::uint64_t kCachedBytes = 1 << 20;
 
 struct Question {
   algorithms::Request request;
@@ -63,7 +68,8 @@ class Planner {
 
   Planner(std::vector<Rule> rules, bool canonical, Prices prices) : rules_(std::move(rules)), canonical_(canonical), prices_(std::move(prices)) {}
   // For other ranks at the same prices.
-  Planner fresh() const { return Planner(rules_, canonical_, prices_); }
+  Planner fresh() const { return at(prices_); }
+  Planner at(Prices prices) const { return Planner(rules_, canonical_, std::move(prices)); }
   // All candidates, best first. Empty: invalid_argument or unsupported, when a rule cannot be obeyed.
   Result<std::vector<Plan>> plans(const Question& question);
 

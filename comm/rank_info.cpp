@@ -26,6 +26,7 @@ void encode(const RankInfo& info, ByteWriter& to) {
   to.number(std::uint32_t(info.package + 1)).number(std::uint32_t(info.numa + 1));
   to.text(cut(info.version, kMaxName)).number(info.shared_hash).text(cut(info.shared_text, kMaxText));
   to.number(std::uint8_t(info.little_endian));
+  encode(info.figures, to);
 }
 
 std::optional<RankInfo> decode_rank_info(ByteReader& from) {
@@ -47,6 +48,7 @@ std::optional<RankInfo> decode_rank_info(ByteReader& from) {
   out.shared_hash = from.number<std::uint64_t>();
   out.shared_text = from.text();
   out.little_endian = from.number<std::uint8_t>() != 0;
+  out.figures = decode_figures(from);
   if (!from.good() || out.rank < 0 || out.rank_count < 1) return std::nullopt;
   return out;
 }

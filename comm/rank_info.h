@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/profile.h"
 #include "comm/wire_bytes.h"
 
 namespace tutti::comm {
@@ -24,6 +25,7 @@ struct RankInfo {
   std::uint64_t shared_hash = 0;  // Settings
   std::string shared_text;
   bool little_endian = true;
+  Figures figures;             // of its profile
   bool operator==(const RankInfo&) const = default;
 
   // "rank 3 (host2, pid 4711)"

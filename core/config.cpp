@@ -69,6 +69,8 @@ const Entry kEntries[] = {
      &Settings::topology_file},
     {{"TUTTI_TOPOLOGY_DUMP", "text", "", "file to write the topology to: hwloc XML, or NCCL's where it ends in .nccl.xml"},
      &Settings::topology_dump},
+    {{"TUTTI_PROBE", "switch", "1", "plan with measured costs: a short probe at the first start here, then its profile; 0: assumed ones", kShared},
+     &Settings::probe},
     {{"TUTTI_MEMORY_LIMIT", "size", "8M", "memory that the library may keep for a rank, at least 1M"}, &Settings::memory_limit},
     {{"TUTTI_TIMEOUT", "duration", "60s", "no progress inside an operation for so long is a failure; 0: never"},
      &Settings::timeout},

@@ -35,6 +35,7 @@ struct Settings {
   bool crc = true;                                    // TUTTI_CRC: CRC32C on TCP frames
   bool check = false;                                 // TUTTI_CHECK
   std::string place;                                  // TUTTI_PLACE: package/numa of this rank
+  bool probe = true;                                  // TUTTI_PROBE: measured figures rather than assumed ones
   ByteCount memory_limit = 8ull << 20;                // TUTTI_MEMORY_LIMIT: bytes that the library keeps for a rank
   std::chrono::milliseconds timeout{60000};           // TUTTI_TIMEOUT: no progress inside an operation; 0 = never
   std::chrono::milliseconds init_timeout{120000};     // TUTTI_INIT_TIMEOUT

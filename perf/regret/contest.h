@@ -18,7 +18,8 @@ struct Seat {
 };
 
 // Joins one world for each algorithm (by TUTTI_ALGO) and one for the automatic choice, all in this process: changes its
-// environment. The time of the choice is that of the same algorithm forced. `on_point` is called on all ranks; only rank 0's
+// environment. The time of the choice is that of the same algorithm forced; algorithms that are the same program for these ranks
+// are one. `on_point` is called on all ranks; only rank 0's
 // points count.
 Status run_contest(const Seat& seat, const std::vector<std::size_t>& sizes, int rounds, const std::function<void(const Point&)>& on_point);
 

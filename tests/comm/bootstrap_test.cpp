@@ -561,6 +561,8 @@ TEST(RankInfoBytes, hold_what_was_put_in_and_survive_nonsense) {
   info.shared_hash = 7;
   info.shared_text = "TUTTI_ORDER=canonical";
   info.little_endian = false;
+  for (auto& medium : info.figures.links) medium = {LinkFigures{1e-6, 2e-7, 1e-10}, LinkFigures{1e-5, 2e-6, 1e-9}};
+  info.figures.reduction = ReductionFigures{1e-11, 4e-11};
   ByteWriter out;
   encode(info, out);
   ByteReader in(out.bytes());

@@ -28,13 +28,23 @@ void in_threads(int count, const std::function<void(int)>& body) {
   for (auto& thread : threads) thread.join();
 }
 
+// Before any test, so that no machine's profile decides what they see.
+const int kNoProbe = ::setenv("TUTTI_PROBE", "0", 0);
+
 }  // namespace
 
-Environment::Environment(Settings settings) : settings_(std::move(settings)) {
-  for (const auto& [name, value] : settings_) ::setenv(name.c_str(), value.c_str(), 1);
+Environment::Environment(Settings settings) {
+  for (const auto& [name, value] : settings) {
+    const char* now = std::getenv(name.c_str());
+    before_.emplace_back(name, now ? std::optional<std::string>(now) : std::nullopt);
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
 }
 Environment::~Environment() {
-  for (const auto& [name, value] : settings_) ::unsetenv(name.c_str());
+  for (auto at = before_.rbegin(); at != before_.rend(); ++at) {
+    if (at->second) ::setenv(at->first.c_str(), at->second->c_str(), 1);
+    else ::unsetenv(at->first.c_str());
+  }
 }
 
 std::string fresh_address() {

@@ -1,10 +1,12 @@
 #pragma once
 // World: some ranks of one job, each a thread of this process, or all of them split between here and forked processes.
 // Settings are in the environment while the ranks are made and gone afterwards.
+// TUTTI_PROBE is 0 unless a test says otherwise.
 #include <sys/types.h>
 
 #include <tutti/tutti.h>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +15,7 @@ namespace tutti::test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// setenv for as long as it lives.
+// setenv for as long as it lives; then what was there before.
 class Environment {
  public:
   explicit Environment(Settings settings);
@@ -22,7 +24,7 @@ class Environment {
   Environment& operator=(const Environment&) = delete;
 
  private:
-  Settings settings_;
+  std::vector<std::pair<std::string, std::optional<std::string>>> before_;
 };
 
 // An address that no other world of any process has.

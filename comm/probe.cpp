@@ -1,0 +1,235 @@
+#include "comm/probe.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <span>
+
+#include "algorithms/generate.h"
+#include "comm/member.h"
+#include "kernels/kernels.h"
+
+namespace tutti::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Real schedules are timed, so that the figures are those which the planner's model needs: two of few bytes that differ in hops and
+// messages, and a large one. By size they are told apart.
+constexpr std::uint64_t kDirectBytes = 8, kRoundsBytes = 16, kLargeBytes = 512 << 10;
+constexpr int kSmallOperations = 8, kLargeOperations = 2;    // of one kind in a round
+constexpr double kBudget = 0.15;                             // seconds, for each of the two kinds of link
+constexpr std::size_t kLeastRounds = 3;
+constexpr std::size_t kCachedFloats = 4 << 10, kMemoryFloats = 1 << 20;   // 16 KiB; 4 MiB
+constexpr int kCachedReductions = 64, kMemoryReductions = 3, kReductionRounds = 7;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+double median(std::vector<double> samples) {
+  const auto at = samples.begin() + std::ptrdiff_t(samples.size() / 2);
+  std::nth_element(samples.begin(), at, samples.end());
+  return *at;
+}
+
+std::map<std::uint64_t, std::vector<int>> hosts_of(const std::vector<RankInfo>& ranks) {
+  std::map<std::uint64_t, std::vector<int>> hosts;
+  for (std::size_t r = 0; r < ranks.size(); ++r) hosts[ranks[r].host_identity].push_back(int(r));
+  return hosts;
+}
+
+Planner::Rule rule(const char* algorithm, std::uint64_t from, std::uint64_t to) {
+  Planner::Rule out;
+  out.any_collective = false;
+  out.algorithm = algorithm;
+  out.from = from;
+  out.to = to;
+  return out;
+}
+
+// Some ranks of the world that time all_reduces among themselves, all at once, as they will be used.
+class Circle {
+ public:
+  // `id`: the same on its ranks, and no other communicator's. `prices`: assumed.
+  Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, Prices prices);
+  ~Circle() { member_->destroy(std::chrono::milliseconds(0)); }
+  Circle(const Circle&) = delete;
+  Circle& operator=(const Circle&) = delete;
+
+  Status measure(double gamma, double crowding, LinkFigures& out);
+
+ private:
+  struct Samples {
+    std::vector<double> direct, rounds, large;
+  };
+  Status all_reduce(std::uint64_t bytes);
+  Status time(std::uint64_t bytes, int operations, std::vector<double>& seconds);
+  Status round(Samples& samples);
+  Status slowest(double& seconds);
+  LinkFigures solve(const Samples& samples, double gamma, double crowding);
+  Planner::Card card(const char* algorithm) { return planner_.card(*algorithms::find_generator(algorithm), request_); }
+
+  std::shared_ptr<Member> member_;
+  algorithms::Request request_;
+  const char* in_rounds_;        // an algorithm of one message a hop
+  Planner planner_;
+  std::vector<float> in_, out_;
+};
+
+Circle::Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, Prices prices)
+    : request_{Collective::all_reduce, int(ranks.size()), 0, false, {}},
+      in_rounds_(algorithms::find_generator("recursive_doubling")->refusal(request_).empty() ? "recursive_doubling" : "circulant"),
+      planner_({rule("direct", 0, kRoundsBytes), rule(in_rounds_, kRoundsBytes, 1024), rule("two_shot", 1024, ~std::uint64_t(0))}, false, std::move(prices)),
+      in_(kLargeBytes / sizeof(float)), out_(in_.size()) {
+  std::vector<int> world_ranks;
+  for (const int r : ranks) world_ranks.push_back(world.world_rank(r));
+  const int at = int(std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin());
+  const auto held = world.engine()->lock();
+  member_ = std::make_shared<Member>(world.engine(), id, std::move(world_ranks), at, std::vector<std::vector<int>>{}, planner_.fresh());
+  world.engine()->add_member(member_);
+}
+
+Status Circle::all_reduce(std::uint64_t bytes) {
+  auto call = prepare(AllReduce{in_.data(), out_.data(), bytes / sizeof(float), DataType::f32, ReduceOp::sum}, {member_->rank(), member_->rank_count()});
+  return call ? member_->start(std::move(*call)).wait() : call.status();
+}
+
+Status Circle::time(std::uint64_t bytes, int operations, std::vector<double>& seconds) {
+  const auto start = Clock::now();
+  for (int i = 0; i < operations; ++i)
+    if (Status status = all_reduce(bytes); !status) return status;
+  seconds.push_back(seconds_since(start) / operations);
+  return {};
+}
+
+Status Circle::round(Samples& samples) {
+  if (Status s = time(kDirectBytes, kSmallOperations, samples.direct); !s) return s;
+  if (Status s = time(kRoundsBytes, kSmallOperations, samples.rounds); !s) return s;
+  return time(kLargeBytes, kLargeOperations, samples.large);
+}
+
+Status Circle::slowest(double& seconds) {
+  const double own = seconds;
+  auto call = prepare(AllReduce{&own, &seconds, 1, DataType::f64, ReduceOp::max}, {member_->rank(), member_->rank_count()});
+  return call ? member_->start(std::move(*call)).wait() : call.status();
+}
+
+// For as long as the budget lasts, on the slowest rank's clock. So quick rounds count more than slow ones: after a start the
+// kernel needs a while to give each rank a core of its own.
+Status Circle::measure(double gamma, double crowding, LinkFigures& out) {
+  Samples samples;
+  if (Status s = round(samples); !s) return s;       // connects
+  samples = {};
+  const auto start = Clock::now();
+  for (double spent = 0; spent < kBudget || samples.large.size() < kLeastRounds;) {
+    if (Status s = round(samples); !s) return s;
+    spent = seconds_since(start);
+    if (Status s = slowest(spent); !s) return s;
+  }
+  out = bounded(solve(samples, gamma, crowding));
+  return {};
+}
+
+// The planner's model, backwards.
+LinkFigures Circle::solve(const Samples& samples, double gamma, double crowding) {
+  const Planner::Card direct = card("direct"), rounds = card(in_rounds_), large = card("two_shot");
+  const double t_direct = median(samples.direct) / crowding, t_rounds = median(samples.rounds) / crowding, t_large = median(samples.large) / crowding;
+  const BorderPrice& assumed = planner_.prices().borders.back();
+  const algorithms::Border &d = direct.borders.back(), &r = rounds.borders.back(), &l = large.borders.back();
+  const double determinant = double(d.hops) * r.messages - double(r.hops) * d.messages;
+  LinkFigures out;
+  if (determinant == 0) {                            // two ranks: only the sum shows, and only the sum matters
+    const double share = assumed.message / (assumed.alpha + assumed.message);
+    out.alpha = t_direct / d.hops * (1 - share);
+    out.message = t_direct / d.hops * share;
+  } else {
+    out.alpha = (t_direct * r.messages - t_rounds * d.messages) / determinant;
+    out.message = (t_rounds * d.hops - t_direct * r.hops) / determinant;
+  }
+  out = bounded(out);
+  const double leaving = planner_.prices().shares_writes ? std::min(l.bytes, large.cost.written) : l.bytes;
+  const double rest = t_large - l.hops * out.alpha - l.messages * out.message - double(kLargeBytes) * large.cost.reduced * gamma;
+  out.beta = rest / (double(kLargeBytes) * leaving);
+  return out;
+}
+
+// Seconds for each byte of operands.
+double reduction_seconds(std::vector<float>& a, const std::vector<float>& b, std::size_t floats, int times) {
+  const std::array<const std::byte*, 2> operands = {reinterpret_cast<const std::byte*>(a.data()), reinterpret_cast<const std::byte*>(b.data())};
+  std::vector<double> samples;
+  for (int round = 0; round < kReductionRounds; ++round) {
+    const auto start = Clock::now();
+    for (int i = 0; i < times; ++i)
+      kernels::reduce(DataType::f32, ReduceOp::sum, reinterpret_cast<std::byte*>(a.data()), operands, floats);
+    samples.push_back(seconds_since(start) / times);
+  }
+  return *std::min_element(samples.begin(), samples.end()) / (2.0 * double(floats) * sizeof(float));   // a core's own speed
+}
+
+ReductionFigures reductions() {
+  std::vector<float> a(kMemoryFloats, 1.0f), b(kMemoryFloats, 0.0f);
+  const double memory = reduction_seconds(a, b, kMemoryFloats, kMemoryReductions);
+  return bounded(ReductionFigures{reduction_seconds(a, b, kCachedFloats, kCachedReductions), memory});
+}
+
+Result<std::vector<Figures>> spread(Member& member, const Figures& own) {
+  ByteWriter writer;
+  encode(own, writer);
+  std::vector<std::byte> mine = writer.take(), all(std::size_t(member.rank_count()) * kMaxFiguresBytes);
+  mine.resize(kMaxFiguresBytes);
+  auto call = prepare(AllGather{mine.data(), all.data(), kMaxFiguresBytes, DataType::u8}, Rank{member.rank(), member.rank_count()});
+  if (!call) return call.status();
+  if (Status status = member.start(std::move(*call)).wait(); !status) return status;
+  std::vector<Figures> out;
+  for (std::size_t r = 0; r < std::size_t(member.rank_count()); ++r) {
+    ByteReader reader(std::span<const std::byte>(all).subspan(r * kMaxFiguresBytes, kMaxFiguresBytes));
+    out.push_back(decode_figures(reader));
+  }
+  return out;
+}
+
+}  // namespace
+
+Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settings) {
+  Wanted wanted;
+  const auto hosts = hosts_of(ranks);
+  bool network = hosts.size() < 2;
+  for (const auto& [host, members] : hosts) {
+    bool inside = members.size() < 2;
+    for (const int r : members) {
+      const RankInfo& info = ranks[std::size_t(r)];
+      const bool crowded = int(members.size()) > info.cores;
+      inside = inside || (info.figures.reduction && info.figures.link(medium_within_hosts(settings), crowded));
+      network = network || info.figures.link(Medium::network, false);
+    }
+    wanted.within_hosts = wanted.within_hosts || !inside;
+  }
+  wanted.between_hosts = !network;
+  return wanted;
+}
+
+Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const std::vector<RankInfo>& ranks, const Settings& settings, Wanted wanted) {
+  Figures own;
+  own.reduction = reductions();
+  const auto hosts = hosts_of(ranks);
+  const RankInfo& self = ranks[std::size_t(member->rank())];
+  const std::vector<int>& neighbours = hosts.at(self.host_identity);
+  const double crowding = std::max(1.0, double(neighbours.size()) / std::max(1, self.cores)), gamma = own.reduction->cached;
+  if (wanted.within_hosts && neighbours.size() > 1) {
+    Circle circle(*member, member->id() + 1, neighbours, prices_of_equals(settings, crowding));
+    if (Status s = circle.measure(gamma, crowding, own.link(medium_within_hosts(settings), crowding > 1).emplace()); !s) return s;
+  }
+  std::vector<int> leaders;
+  for (const auto& [host, members] : hosts) leaders.push_back(members.front());
+  std::sort(leaders.begin(), leaders.end());
+  if (wanted.between_hosts && neighbours.front() == member->rank()) {
+    Prices prices;
+    prices.borders = {kHostBorder};
+    prices.shares_writes = false;
+    Circle circle(*member, member->id() + 2, leaders, std::move(prices));
+    if (Status s = circle.measure(gamma, 1, own.link(Medium::network, false).emplace()); !s) return s;
+  }
+  return spread(*member, own);
+}
+
+}  // namespace tutti::comm

@@ -1,0 +1,27 @@
+#pragma once
+// Probe: measures what the ranks' wires and reductions cost, when no profile says it. All ranks take part, on a communicator of
+// their own, before anything is planned; the figures of all are the same on all ranks afterwards.
+#include <memory>
+#include <vector>
+
+#include "comm/placement.h"
+#include "comm/profile.h"
+#include "comm/rank_info.h"
+#include "core/config.h"
+
+namespace tutti::comm {
+
+class Member;
+
+struct Wanted {
+  bool within_hosts = false, between_hosts = false;
+  bool any() const { return within_hosts || between_hosts; }
+};
+// What the profiles of these ranks lack for a world of them. The same on all ranks.
+Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settings);
+
+// Of each rank. Blocks, as a rule for less than half a second; `member` must have no operations and is used for nothing else
+// afterwards. Errors as of the operations: peer_lost, timeout, network.
+Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const std::vector<RankInfo>& ranks, const Settings& settings, Wanted wanted);
+
+}  // namespace tutti::comm
