@@ -23,7 +23,7 @@ namespace {
 
 using topology::Graph;
 
-constexpr std::size_t kMostInput = 512u << 20;    // of standard input; larger is no description of a machine
+constexpr std::size_t kMostInput = 512u << 20;  // of standard input; larger is no description of a machine
 
 struct TopoFlags {
   std::string file, svg, hwloc, nccl;
@@ -36,9 +36,11 @@ class MemoryFile {
   MemoryFile() : fd_(memfd_create("topology", MFD_CLOEXEC)) {}
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile() { if (fd_ >= 0) close(fd_); }
+  ~MemoryFile() {
+    if (fd_ >= 0) close(fd_);
+  }
   int fd() const { return fd_; }
-  std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_); }    // for child processes too
+  std::string path() const { return fmt::format("/proc/{}/fd/{}", getpid(), fd_); }  // for child processes too
 
  private:
   int fd_;
@@ -53,7 +55,9 @@ Status copy_standard_input(int to) {
     if (got < 0) return {Code::invalid_argument, "standard input: cannot be read: " + errno_text(errno)};
     if (got == 0) return {};
     total += std::size_t(got);
-    if (total > kMostInput) return {Code::invalid_argument, fmt::format("standard input: more than {} MB, expected a description of a machine", kMostInput >> 20)};
+    if (total > kMostInput)
+      return {Code::invalid_argument,
+              fmt::format("standard input: more than {} MB, expected a description of a machine", kMostInput >> 20)};
     for (ssize_t written = 0; written < got;) {
       const ssize_t put = write(to, block.data() + written, std::size_t(got - written));
       if (put <= 0) return {Code::out_of_resources, "standard input: no memory for it: " + errno_text(errno)};
@@ -64,7 +68,8 @@ Status copy_standard_input(int to) {
 
 std::string with_name(std::string text, const std::string& path) {
   constexpr char kName[] = "standard input";
-  for (std::size_t at = text.find(path); at != std::string::npos; at = text.find(path)) text.replace(at, path.size(), kName);
+  for (std::size_t at = text.find(path); at != std::string::npos; at = text.find(path))
+    text.replace(at, path.size(), kName);
   return text;
 }
 
@@ -138,13 +143,16 @@ Status dump_topology(const Graph& graph, const std::string& file) {
 }
 
 void add_topo(CLI::App& app, int& status) {
-  CLI::App* verb = app.add_subcommand("topo", "show what is wired to what: tree, matrix, groups, ring order, nearest NICs");
+  CLI::App* verb =
+      app.add_subcommand("topo", "show what is wired to what: tree, matrix, groups, ring order, nearest NICs");
   auto flags = std::make_shared<TopoFlags>();
-  verb->add_option("--file", flags->file,
-                   "instead of this machine: hwloc or NCCL XML, `nvidia-smi topo -m` or `rocm-smi --showtopo` text, a snapshot "
-                   "of /sys (folder or tar), a synthetic \"numa:2 pu:4\", - for standard input (default: TUTTI_TOPOLOGY_FILE)");
+  verb->add_option(
+      "--file", flags->file,
+      "instead of this machine: hwloc or NCCL XML, `nvidia-smi topo -m` or `rocm-smi --showtopo` text, a snapshot "
+      "of /sys (folder or tar), a synthetic \"numa:2 pu:4\", - for standard input (default: TUTTI_TOPOLOGY_FILE)");
   verb->add_flag("--json", flags->json, "print JSON instead of the page");
-  verb->add_option("--svg", flags->svg, "write a picture with the ring and the groups drawn on it (- : standard output)");
+  verb->add_option("--svg", flags->svg,
+                   "write a picture with the ring and the groups drawn on it (- : standard output)");
   verb->add_option("--write-hwloc", flags->hwloc, "write hwloc XML");
   verb->add_option("--write-nccl", flags->nccl, "write NCCL's XML, as NCCL_TOPO_FILE takes it");
   verb->callback([&status, flags] {

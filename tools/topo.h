@@ -1,8 +1,9 @@
 #pragma once
-// `tutti topo`: this machine, or one that a file describes, as a page for people, JSON, a picture, or a file for other tools.
+// `tutti topo`: this machine, or one that a file describes, as a page for people, JSON, a picture, or a file for other
+// tools.
+#include <tutti/status.h>
 #include <CLI/CLI.hpp>
 #include <string>
-#include <tutti/status.h>
 
 #include "topology/graph.h"
 

@@ -24,7 +24,9 @@ std::string memory_text(std::uint64_t bytes) {
   return mib < 1024 ? digits(mib) + " MiB" : digits(mib / 1024) + " GiB";
 }
 
-std::string time_text(double seconds) { return seconds < 1e-6 ? digits(seconds * 1e9) + " ns" : digits(seconds * 1e6) + " us"; }
+std::string time_text(double seconds) {
+  return seconds < 1e-6 ? digits(seconds * 1e9) + " ns" : digits(seconds * 1e6) + " us";
+}
 
 std::string origin_text(topology::Origin origin) {
   switch (origin) {

@@ -7,10 +7,10 @@
 
 namespace tutti::tools {
 
-std::string rate_text(double bytes_per_second);     // "31.5 GB/s"
-std::string memory_text(std::uint64_t bytes);       // "62.5 GiB"
-std::string time_text(double seconds);              // "120 ns"
-std::string origin_text(topology::Origin origin);   // "read"
+std::string rate_text(double bytes_per_second);    // "31.5 GB/s"
+std::string memory_text(std::uint64_t bytes);      // "62.5 GiB"
+std::string time_text(double seconds);             // "120 ns"
+std::string origin_text(topology::Origin origin);  // "read"
 
 class Footnotes {
  public:

@@ -17,9 +17,10 @@ using topology::Graph;
 using topology::Vertex;
 using topology::VertexKind;
 
-constexpr double kDevice = 106;         // width of a box without boxes in it
+constexpr double kDevice = 106;  // width of a box without boxes in it
 constexpr double kLeastMachine = 420;
-constexpr double kMostHeadWidth = 340, kCrowdedHeadWidth = 170;  // what lines alone may widen a box to, with few members and many
+constexpr double kMostHeadWidth = 340,
+                 kCrowdedHeadWidth = 170;  // what lines alone may widen a box to, with few members and many
 constexpr std::size_t kCrowd = 12;
 constexpr int kNowhere = -1;
 
@@ -29,7 +30,8 @@ void move(Box& box, double dx, double dy) {
   for (Box& child : box.children) move(child, dx, dy);
 }
 
-// Makes a box higher and wider. Each row of what is in it goes to the middle; a single box with boxes in it takes the whole width.
+// Makes a box higher and wider. Each row of what is in it goes to the middle; a single box with boxes in it takes the
+// whole width.
 void stretch(Box& box, double width, double height) {
   box.width = width;
   box.height = height;
@@ -49,7 +51,11 @@ void stretch(Box& box, double width, double height) {
 
 class Layout {
  public:
-  Layout(const Graph& graph, const RingChoice& ring) : graph_(graph), place_(graph.vertices.size(), kNowhere), member_(place_), crowded_(ring.members.size() > kCrowd) {
+  Layout(const Graph& graph, const RingChoice& ring)
+      : graph_(graph),
+        place_(graph.vertices.size(), kNowhere),
+        member_(place_),
+        crowded_(ring.members.size() > kCrowd) {
     for (std::size_t i = 0; i < ring.chosen.order.size(); ++i) {
       const int position = ring.chosen.order[i];
       member_[std::size_t(ring.members[std::size_t(position)])] = position;
@@ -109,7 +115,8 @@ class Layout {
     return count;
   }
 
-  void add_row(Box& box, const std::vector<const OutlineNode*>& nodes, bool mirrored, bool split, double& y, double& width) const {
+  void add_row(Box& box, const std::vector<const OutlineNode*>& nodes, bool mirrored, bool split, double& y,
+               double& width) const {
     std::vector<Box> row;
     for (const OutlineNode* node : nodes) row.push_back(place(*node, mirrored, split));
     add(box, row, y, width);
@@ -150,7 +157,9 @@ class Layout {
 
   void finish(Box& box, double y, double width) const {
     for (std::size_t i = 0; i < box.lines.size(); ++i)
-      width = std::max(width, std::min(crowded_ ? kCrowdedHeadWidth : kMostHeadWidth, double(columns(box.lines[i])) * (i == 0 ? kTitleCharacter : kCharacter)) + 2 * kPadding);
+      width = std::max(width, std::min(crowded_ ? kCrowdedHeadWidth : kMostHeadWidth,
+                                       double(columns(box.lines[i])) * (i == 0 ? kTitleCharacter : kCharacter)) +
+                                  2 * kPadding);
     if (box.vertex == 0) width = std::max(width, kLeastMachine);
     stretch(box, width + (box.split ? 2 * kGutter : 0), box.children.empty() ? y + 4 : y);
     fit(box);
@@ -164,7 +173,9 @@ class Layout {
 
   void describe(const OutlineNode& node, Box& box) const {
     const Vertex& v = graph_.vertices[std::size_t(node.vertex)];
-    const std::string name = v.kind == VertexKind::gpu_switch && !node.more.empty() ? counted(node.more.size() + 1, "GPU switch") : title(graph_, node.vertex);
+    const std::string name = v.kind == VertexKind::gpu_switch && !node.more.empty()
+                                 ? counted(node.more.size() + 1, "GPU switch")
+                                 : title(graph_, node.vertex);
     const std::string rate = node.speed.known() ? rate_text(node.speed.value) : "";
     box.lines.push_back(name);
     if (v.kind == VertexKind::machine) box.lines.push_back(machine_text(graph_, false));
@@ -174,8 +185,10 @@ class Layout {
       if (!bus_id(v).empty() && bus_id(v) != name) box.lines.push_back(bus_id(v));
     if (!rate.empty()) box.lines.push_back("PCI " + rate);
     if (v.kind == VertexKind::nic)
-      if (const auto speed = port_speed(graph_, node.vertex); speed.known()) box.lines.push_back("port " + rate_text(speed.value));
-    if (!node.more.empty() && v.kind != VertexKind::gpu_switch) box.lines.push_back(fmt::format("and {} more", node.more.size()));
+      if (const auto speed = port_speed(graph_, node.vertex); speed.known())
+        box.lines.push_back("port " + rate_text(speed.value));
+    if (!node.more.empty() && v.kind != VertexKind::gpu_switch)
+      box.lines.push_back(fmt::format("and {} more", node.more.size()));
     if (box.lines.back().empty()) box.lines.pop_back();
     box.head = 6 + kTitleHeight + kLineHeight * double(box.lines.size() - 1) + 2;
     box.told = name;
@@ -185,13 +198,15 @@ class Layout {
   }
 
   const Graph& graph_;
-  std::vector<int> place_;     // in the ring, of each vertex
+  std::vector<int> place_;  // in the ring, of each vertex
   std::vector<int> member_;
   bool crowded_;
 };
 
 }  // namespace
 
-Box layout(const Graph& graph, const OutlineNode& root, const RingChoice& ring) { return Layout(graph, ring).place(root, false, true); }
+Box layout(const Graph& graph, const OutlineNode& root, const RingChoice& ring) {
+  return Layout(graph, ring).place(root, false, true);
+}
 
 }  // namespace tutti::tools

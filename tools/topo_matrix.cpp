@@ -47,7 +47,9 @@ struct Row {
 // The NICs that the matrix has room for: all, else those near to a GPU, else the first.
 std::vector<int> matrix_nics(const Graph& graph) {
   std::vector<int> all = graph.all(VertexKind::nic);
-  all.erase(std::remove_if(all.begin(), all.end(), [&graph](int n) { return !at(graph, n).pci && graph.relations.empty(); }), all.end());
+  all.erase(
+      std::remove_if(all.begin(), all.end(), [&graph](int n) { return !at(graph, n).pci && graph.relations.empty(); }),
+      all.end());
   if (all.size() <= kMostMatrixNics) return all;
   const std::vector<int> nics = graph.all(VertexKind::nic);
   std::set<int> near;
@@ -64,8 +66,11 @@ std::vector<int> matrix_nics(const Graph& graph) {
 std::string legend_text(const std::set<std::string>& used) {
   std::string out;
   for (const Meaning& meaning : kLegend) {
-    const bool links = std::string(meaning.label) == "NV#" && std::any_of(used.begin(), used.end(), [](const std::string& l) { return l.rfind("NV", 0) == 0; });
-    if (links || used.count(meaning.label) != 0) out += wrapped(meaning.text, fmt::format("  {:<6}", meaning.label), "        ");
+    const bool links =
+        std::string(meaning.label) == "NV#" &&
+        std::any_of(used.begin(), used.end(), [](const std::string& l) { return l.rfind("NV", 0) == 0; });
+    if (links || used.count(meaning.label) != 0)
+      out += wrapped(meaning.text, fmt::format("  {:<6}", meaning.label), "        ");
   }
   return out;
 }
@@ -88,7 +93,9 @@ std::string blocks_text(const Graph& graph, const std::vector<Row>& rows, std::s
     }
   }
   const std::size_t room = std::max<std::size_t>(1, (kTextColumns - 3 - head) / (width + 2));
-  const auto pad = [width](const std::string& text) { return "  " + text + std::string(width - std::min(width, columns(text)), ' '); };
+  const auto pad = [width](const std::string& text) {
+    return "  " + text + std::string(width - std::min(width, columns(text)), ' ');
+  };
   const auto end_line = [](std::string line) {
     line.erase(line.find_last_not_of(' ') + 1);
     return line + '\n';
@@ -118,12 +125,14 @@ std::string left_out(const Graph& graph, const RingChoice& ring) {
   const std::size_t some = std::min(ring.members.size(), kMostMatrixGpus);
   for (std::size_t i = 0; i < some; ++i)
     for (std::size_t j = 0; j < i; ++j) used.insert(labels.between(ring.members[i], ring.members[j]));
-  return fmt::format("  left out, {} rows; labels between them: {}\n", ring.members.size(), fmt::join(used, " ")) + legend_text(used);
+  return fmt::format("  left out, {} rows; labels between them: {}\n", ring.members.size(), fmt::join(used, " ")) +
+         legend_text(used);
 }
 
 }  // namespace
 
-MatrixLabels::MatrixLabels(const Graph& graph) : graph_(graph), links_(graph.vertices.size()), host_bridges_(!graph.all(VertexKind::host_bridge).empty()) {
+MatrixLabels::MatrixLabels(const Graph& graph)
+    : graph_(graph), links_(graph.vertices.size()), host_bridges_(!graph.all(VertexKind::host_bridge).empty()) {
   const auto add = [this](int from, int to, const topology::Link& link) {
     if (to >= 0 && at(graph_, to).kind == VertexKind::gpu_switch) to = -1;
     for (Linked& linked : links_[std::size_t(from)])
@@ -156,7 +165,8 @@ std::string MatrixLabels::of_links(int a, int b) const {
     if (mine.to == b) return mine.kind == LinkKind::xgmi ? "XGMI" : fmt::format("NV{}", mine.count);
     if (mine.to >= 0) continue;
     for (const Linked& other : links_[std::size_t(b)])
-      if (other.to < 0 && other.kind == mine.kind && at(graph_, a).kind == at(graph_, b).kind) return fmt::format("NV{}", std::min(mine.count, other.count));
+      if (other.to < 0 && other.kind == mine.kind && at(graph_, a).kind == at(graph_, b).kind)
+        return fmt::format("NV{}", std::min(mine.count, other.count));
   }
   return "";
 }
@@ -167,7 +177,8 @@ std::string MatrixLabels::of_tree(int a, int b) const {
   const auto numa = [this](int v) { return at(graph_, v).kind == VertexKind::numa; };
   switch (topology::level_between(graph_, a, b)) {
     case Level::same_device: return "PIX";
-    case Level::pci_switch: return std::max(bridges_below(a, above), bridges_below(b, above)) > (host_bridges_ ? 1 : 0) ? "PXB" : "PIX";
+    case Level::pci_switch:
+      return std::max(bridges_below(a, above), bridges_below(b, above)) > (host_bridges_ ? 1 : 0) ? "PXB" : "PIX";
     case Level::host_bridge: return "PHB";
     case Level::numa: return host_bridges_ ? "NODE" : "PHB";
     case Level::package: return numa(a) && numa(b) ? "PKG" : "SYS";
@@ -179,7 +190,8 @@ std::string MatrixLabels::of_tree(int a, int b) const {
 
 int MatrixLabels::bridges_below(int vertex, int ancestor) const {
   int count = 0;
-  for (int v = at(graph_, vertex).parent; v > ancestor; v = at(graph_, v).parent) count += at(graph_, v).kind == VertexKind::pci_bridge;
+  for (int v = at(graph_, vertex).parent; v > ancestor; v = at(graph_, v).parent)
+    count += at(graph_, v).kind == VertexKind::pci_bridge;
   return count;
 }
 
@@ -191,17 +203,23 @@ std::string matrix_text(const Graph& graph) {
   if (ring.members.size() > most) return left_out(graph, ring);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < ring.members.size(); ++i)
-    rows.push_back({ring.members[i], fmt::format("{}{}", ring.kind == VertexKind::gpu ? "GPU" : "NUMA", ring.number(int(i)))});
+    rows.push_back(
+        {ring.members[i], fmt::format("{}{}", ring.kind == VertexKind::gpu ? "GPU" : "NUMA", ring.number(int(i)))});
   for (std::size_t i = 0; i < nics.size(); ++i) rows.push_back({nics[i], fmt::format("NIC{}", i)});
   std::set<std::string> used;
   std::string out = blocks_text(graph, rows, used) + '\n';
   out += legend_text(used);
   std::string names;
   for (std::size_t i = 0; i < nics.size(); ++i)
-    if (const std::string name = fmt::format("NIC{}", i); name != title(graph, nics[i])) names += fmt::format(" {}={}", name, title(graph, nics[i]));
+    if (const std::string name = fmt::format("NIC{}", i); name != title(graph, nics[i]))
+      names += fmt::format(" {}={}", name, title(graph, nics[i]));
   if (!names.empty()) out += wrapped(names, "  ", "  ");
-  const auto left = std::size_t(std::count_if(graph.vertices.begin(), graph.vertices.end(), [](const Vertex& v) { return v.kind == VertexKind::nic; })) - nics.size();
-  if (left > 0) out += fmt::format("  {} more NIC{} left out: without a PCI device, or not near to a GPU\n", left, left == 1 ? "" : "s");
+  const auto left = std::size_t(std::count_if(graph.vertices.begin(), graph.vertices.end(),
+                                              [](const Vertex& v) { return v.kind == VertexKind::nic; })) -
+                    nics.size();
+  if (left > 0)
+    out += fmt::format("  {} more NIC{} left out: without a PCI device, or not near to a GPU\n", left,
+                       left == 1 ? "" : "s");
   return out;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The matrix that people know from `nvidia-smi topo -m`, for any graph: GPUs and NICs, or NUMA nodes and NICs where there are no
-// GPUs. It tells how near two devices are, never how fast.
+// The matrix that people know from `nvidia-smi topo -m`, for any graph: GPUs and NICs, or NUMA nodes and NICs where
+// there are no GPUs. It tells how near two devices are, never how fast.
 #include <string>
 #include <vector>
 
@@ -21,12 +21,12 @@ class MatrixLabels {
   int bridges_below(int vertex, int ancestor) const;
 
   struct Linked {
-    int to = -1;     // -1: a GPU switch
+    int to = -1;  // -1: a GPU switch
     topology::LinkKind kind = topology::LinkKind::nvlink;
     int count = 0;
   };
   const topology::Graph& graph_;
-  std::vector<std::vector<Linked>> links_;    // of each vertex
+  std::vector<std::vector<Linked>> links_;  // of each vertex
   bool host_bridges_ = false;
 };
 

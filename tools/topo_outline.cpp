@@ -105,13 +105,14 @@ class Outliner {
   bool has_device(const OutlineNode& node) const {
     const VertexKind kind = at(graph_, node.vertex).kind;
     if (kind != VertexKind::package && kind != VertexKind::numa) return true;
-    return std::any_of(node.children.begin(), node.children.end(), [this](const OutlineNode& n) { return has_device(n); });
+    return std::any_of(node.children.begin(), node.children.end(),
+                       [this](const OutlineNode& n) { return has_device(n); });
   }
 
   // Of each kind, those beyond the most become the last one's `more`.
   void merge(OutlineNode& parent) const {
     std::map<VertexKind, std::size_t> kept;
-    std::map<VertexKind, std::size_t> last;    // positions in `out`
+    std::map<VertexKind, std::size_t> last;  // positions in `out`
     std::vector<OutlineNode> out;
     for (OutlineNode& node : parent.children) {
       const VertexKind kind = at(graph_, node.vertex).kind;
@@ -133,7 +134,7 @@ class Outliner {
 
   const Graph& graph_;
   std::vector<std::vector<int>> children_;
-  std::map<int, Figure> speed_;    // of the link to the parent
+  std::map<int, Figure> speed_;  // of the link to the parent
 };
 
 }  // namespace
@@ -151,7 +152,7 @@ Inside inside(const Graph& graph, int vertex) {
   Inside out;
   std::vector<bool> within(graph.vertices.size());
   std::map<std::string, int> caches;
-  std::string last;    // "L3"
+  std::string last;  // "L3"
   for (std::size_t v = std::size_t(vertex); v < graph.vertices.size(); ++v) {
     const Vertex& x = graph.vertices[v];
     within[v] = int(v) == vertex || (x.parent >= 0 && within[std::size_t(x.parent)]);

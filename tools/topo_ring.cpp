@@ -11,12 +11,15 @@ namespace {
 using topology::Graph;
 using topology::VertexKind;
 
-RingCost cost_of(const topology::Ring& ring) { return {ring.order, ring.cross_package, ring.cross_numa, ring.cross_label}; }
+RingCost cost_of(const topology::Ring& ring) {
+  return {ring.order, ring.cross_package, ring.cross_numa, ring.cross_label};
+}
 
 std::vector<int> numa_members(const Graph& graph) {
   const std::vector<int> nodes = graph.all(VertexKind::numa);
   std::vector<int> with_cpus;
-  std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(with_cpus), [&graph](int n) { return !graph.vertices[std::size_t(n)].cpus.empty(); });
+  std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(with_cpus),
+               [&graph](int n) { return !graph.vertices[std::size_t(n)].cpus.empty(); });
   return with_cpus.empty() ? nodes : with_cpus;
 }
 
@@ -40,11 +43,14 @@ void choose_numa(const Graph& graph, RingChoice& out) {
   for (const int node : out.members) package.push_back(topology::package_of(graph, node));
   std::stable_sort(order.begin(), order.end(), [&out](int a, int b) { return out.number(a) < out.number(b); });
   out.by_index = numa_cost(graph, out.members, order);
-  std::stable_sort(order.begin(), order.end(), [&package](int a, int b) { return package[std::size_t(a)] < package[std::size_t(b)]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&package](int a, int b) { return package[std::size_t(a)] < package[std::size_t(b)]; });
   out.chosen = numa_cost(graph, out.members, order);
   out.packages_known = out.numa_known = std::count(package.begin(), package.end(), -1) == 0;
-  const bool apart = std::adjacent_find(order.begin(), order.end(), [&](int a, int b) { return package[std::size_t(a)] == package[std::size_t(b)]; }) == order.end();
-  if (!out.packages_known || apart) return;    // groups of one tell nothing
+  const bool apart = std::adjacent_find(order.begin(), order.end(), [&](int a, int b) {
+                       return package[std::size_t(a)] == package[std::size_t(b)];
+                     }) == order.end();
+  if (!out.packages_known || apart) return;  // groups of one tell nothing
   out.groups.emplace();
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (i == 0 || package[std::size_t(order[i])] != package[std::size_t(order[i - 1])]) out.groups->emplace_back();

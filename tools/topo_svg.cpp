@@ -77,7 +77,11 @@ struct Point {
 
 class Picture {
  public:
-  explicit Picture(const Graph& graph) : graph_(graph), ring_(choose_ring(graph)), root_(layout(graph, outline(graph), ring_)), group_(ring_.members.size(), -1) {
+  explicit Picture(const Graph& graph)
+      : graph_(graph),
+        ring_(choose_ring(graph)),
+        root_(layout(graph, outline(graph), ring_)),
+        group_(ring_.members.size(), -1) {
     if (ring_.groups)
       for (std::size_t g = 0; g < ring_.groups->size(); ++g)
         for (const int position : (*ring_.groups)[g]) group_[std::size_t(position)] = int(g);
@@ -88,6 +92,8 @@ class Picture {
   std::string text() {
     shift(root_, kMargin, kMargin + kHeader);
     find(root_);
+    for (const int position : ring_.chosen.order)
+      if (boxes_[std::size_t(position)]) drawn_.push_back(position);
     draw_box(root_);
     draw_groups();
     draw_wires();
@@ -96,10 +102,15 @@ class Picture {
     body_ += texts_;
     const double width = std::max(root_.width, 560.0) + 2 * kMargin;
     const double height = root_.y + root_.height + draw_foot(width) + kMargin;
-    const std::string name = graph_.source == "live" ? "this machine" : graph_.source.substr(graph_.source.rfind('/') + 1);
-    return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\">\n"
-                       "<title>{2}</title>\n{3}<rect class=\"page\" width=\"{0:.0f}\" height=\"{1:.0f}\"/>\n<text class=\"big\" x=\"{4:.0f}\" y=\"{5:.0f}\">{2}</text>\n{6}</svg>\n",
-                       width, height, escaped(shortened(printable(name), std::size_t((width - 2 * kMargin) / 9))), kStyle, kMargin, kMargin + 14, body_);
+    const std::string name =
+        graph_.source == "live" ? "this machine" : graph_.source.substr(graph_.source.rfind('/') + 1);
+    return fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
+        "{1:.0f}\" role=\"img\">\n"
+        "<title>{2}</title>\n{3}<rect class=\"page\" width=\"{0:.0f}\" height=\"{1:.0f}\"/>\n<text class=\"big\" "
+        "x=\"{4:.0f}\" y=\"{5:.0f}\">{2}</text>\n{6}</svg>\n",
+        width, height, escaped(shortened(printable(name), std::size_t((width - 2 * kMargin) / 9))), kStyle, kMargin,
+        kMargin + 14, body_);
   }
 
  private:
@@ -128,25 +139,30 @@ class Picture {
 
   void draw_one(const Box& box) {
     const std::string kind = class_of(graph_.vertices[std::size_t(box.vertex)].kind);
-    body_ += fmt::format("<g><title>{}</title><rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"5\"/>",
-                         escaped(box.told), kind + tint(box.member), box.x, box.y, box.width, box.height);
+    body_ += fmt::format(
+        "<g><title>{}</title><rect class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "
+        "rx=\"5\"/>",
+        escaped(box.told), kind + tint(box.member), box.x, box.y, box.width, box.height);
     double y = box.y + 4 + kTitleHeight - 4;
     for (std::size_t i = 0; i < box.lines.size(); ++i, y += kLineHeight)
-      texts_ += fmt::format("<text{} x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", i == 0 ? " class=\"title\"" : "", box.x + 7, y, escaped(box.lines[i]));
+      texts_ += fmt::format("<text{} x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", i == 0 ? " class=\"title\"" : "",
+                            box.x + 7, y, escaped(box.lines[i]));
     body_ += "</g>\n";
   }
 
   // Devices come later, above the shades of their groups and above wires.
   void draw_box(const Box& box) {
-    if (graph_.vertices[std::size_t(box.vertex)].kind >= VertexKind::gpu) devices_.push_back(&box);
-    else draw_one(box);
+    if (graph_.vertices[std::size_t(box.vertex)].kind >= VertexKind::gpu)
+      devices_.push_back(&box);
+    else
+      draw_one(box);
     for (const Box& child : box.children) draw_box(child);
   }
 
   // A shade behind the neighbours of one group in one row.
   void draw_groups() {
     if (ring_.kind != VertexKind::gpu) return;
-    const std::vector<int>& order = ring_.chosen.order;
+    const std::vector<int>& order = drawn_;
     for (std::size_t first = 0, end = 0; first < order.size(); first = end) {
       const Box& a = *boxes_[std::size_t(order[first])];
       double left = a.x, right = a.x + a.width;
@@ -157,7 +173,9 @@ class Picture {
         right = std::max(right, b.x + b.width);
       }
       if (group_[std::size_t(order[first])] >= 0 && end - first > 1)
-        body_ += fmt::format("<rect class=\"group{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"8\"/>\n", tint(order[first]), left - 4, a.y - 4, right - left + 8, a.height + 8);
+        body_ += fmt::format(
+            "<rect class=\"group{}\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"8\"/>\n",
+            tint(order[first]), left - 4, a.y - 4, right - left + 8, a.height + 8);
     }
   }
 
@@ -186,12 +204,19 @@ class Picture {
     const double thick = std::min(1.2 + 0.8 * count, 6.0), ax = a.x + a.width / 2, bx = b.x + b.width / 2;
     if (std::abs(a.y - b.y) < a.height) {
       const double rise = 14 + std::abs(ax - bx) * 0.12, shift = bx > ax ? 12 : -12;
-      body_ += fmt::format("<path class=\"wire\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n", thick, ax + shift, a.y, ax + shift, a.y - rise, bx - shift, b.y - rise, bx - shift, b.y);
+      body_ += fmt::format(
+          "<path class=\"wire\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} "
+          "{:.1f}\"/>\n",
+          thick, ax + shift, a.y, ax + shift, a.y - rise, bx - shift, b.y - rise, bx - shift, b.y);
       return;
     }
     const Box &up = a.y < b.y ? a : b, &down = a.y < b.y ? b : a;
-    const double x0 = up.x + up.width / 2, y0 = up.y + up.height, x1 = down.x + down.width / 2, y1 = down.y, half = (y1 - y0) / 2;
-    body_ += fmt::format("<path class=\"wire\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n", thick, x0, y0, x0, y0 + half, x1, y1 - half, x1, y1);
+    const double x0 = up.x + up.width / 2, y0 = up.y + up.height, x1 = down.x + down.width / 2, y1 = down.y,
+                 half = (y1 - y0) / 2;
+    body_ += fmt::format(
+        "<path class=\"wire\" stroke-width=\"{:.1f}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} "
+        "{:.1f}\"/>\n",
+        thick, x0, y0, x0, y0 + half, x1, y1 - half, x1, y1);
   }
 
   void draw_socket(const Box& a, const Box& b) {
@@ -199,17 +224,21 @@ class Picture {
       if (link.kind != LinkKind::socket) continue;
       const bool stacked = b.y > a.y + a.height || a.y > b.y + b.height;
       const Box &first = a.x + a.y < b.x + b.y ? a : b, &second = a.x + a.y < b.x + b.y ? b : a;
-      const Point p = stacked ? Point{first.x + first.width / 2, first.y + first.height} : Point{first.x + first.width, first.y + first.height / 2};
+      const Point p = stacked ? Point{first.x + first.width / 2, first.y + first.height}
+                              : Point{first.x + first.width, first.y + first.height / 2};
       const Point q = stacked ? Point{p.x, second.y} : Point{second.x, p.y};
-      body_ += fmt::format("<line class=\"socket\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", p.x, p.y, q.x, q.y);
+      body_ += fmt::format("<line class=\"socket\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>\n", p.x,
+                           p.y, q.x, q.y);
       if (stacked && link.bandwidth.known())
-        texts_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">socket link {} ({})</text>\n", p.x + 9, (p.y + q.y) / 2 + 4, escaped(rate_text(link.bandwidth.value)), origin_text(link.bandwidth.origin));
+        texts_ +=
+            fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">socket link {} ({})</text>\n", p.x + 9, (p.y + q.y) / 2 + 4,
+                        escaped(rate_text(link.bandwidth.value)), origin_text(link.bandwidth.origin));
       return;
     }
   }
 
   void draw_ring() {
-    const std::vector<int>& order = ring_.chosen.order;
+    const std::vector<int>& order = drawn_;
     if (order.size() < 2) return;
     std::string above;
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -217,10 +246,14 @@ class Picture {
       const Box &a = *boxes_[std::size_t(from)], &b = *boxes_[std::size_t(to)];
       const Point p{a.ring_x(), a.ring_y()}, q{b.ring_x(), b.ring_y()};
       const bool closing = i + 1 == order.size();
-      if (split_ && below_[std::size_t(from)] != below_[std::size_t(to)]) draw_gutter(p, q, closing, crosses(from, to), above);
-      else draw_hop(p, q, closing, crosses(from, to), above);
+      if (split_ && below_[std::size_t(from)] != below_[std::size_t(to)])
+        draw_gutter(p, q, closing, crosses(from, to), above);
+      else
+        draw_hop(p, q, closing, crosses(from, to), above);
     }
-    for (const int position : order) above += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\"/>\n", boxes_[std::size_t(position)]->ring_x(), boxes_[std::size_t(position)]->ring_y());
+    for (const int position : order)
+      above += fmt::format("<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\"/>\n",
+                           boxes_[std::size_t(position)]->ring_x(), boxes_[std::size_t(position)]->ring_y());
     body_ += above;
   }
 
@@ -228,28 +261,36 @@ class Picture {
   void draw_hop(Point p, Point q, bool closing, bool cross, std::string& above) {
     const double sag = closing ? 34 : 0;
     const Point c{p.x + (q.x - p.x) / 3, p.y + sag}, d{q.x - (q.x - p.x) / 3, q.y + sag};
-    body_ += fmt::format("<path class=\"ring{}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n", cross ? " cross" : "", p.x, p.y, c.x, c.y, d.x, d.y, q.x, q.y);
-    above += tip({(p.x + 3 * c.x + 3 * d.x + q.x) / 8, (p.y + 3 * c.y + 3 * d.y + q.y) / 8}, {q.x + d.x - c.x - p.x, q.y + d.y - c.y - p.y}, cross);
+    body_ += fmt::format("<path class=\"ring{}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n",
+                         cross ? " cross" : "", p.x, p.y, c.x, c.y, d.x, d.y, q.x, q.y);
+    above += tip({(p.x + 3 * c.x + 3 * d.x + q.x) / 8, (p.y + 3 * c.y + 3 * d.y + q.y) / 8},
+                 {q.x + d.x - c.x - p.x, q.y + d.y - c.y - p.y}, cross);
   }
 
   // From row to row, outside of everything that stands in them: at the right forth, at the left back.
   void draw_gutter(Point p, Point q, bool left, bool cross, std::string& above) {
     const double x = left ? split_->x + kGutter / 2 + 3 : split_->x + split_->width - kGutter / 2 - 3;
     const double round = 14, h = left ? round : -round, v = q.y > p.y ? round : -round;
-    body_ += fmt::format("<path class=\"ring{}\" d=\"M{:.1f} {:.1f}H{:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}V{:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}H{:.1f}\"/>\n", cross ? " cross" : "", p.x, p.y, x + h, x, p.y, x, p.y + v,
-                         q.y - v, x, q.y, x + h, q.y, q.x);
+    body_ += fmt::format(
+        "<path class=\"ring{}\" d=\"M{:.1f} {:.1f}H{:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}V{:.1f}Q{:.1f} {:.1f} {:.1f} "
+        "{:.1f}H{:.1f}\"/>\n",
+        cross ? " cross" : "", p.x, p.y, x + h, x, p.y, x, p.y + v, q.y - v, x, q.y, x + h, q.y, q.x);
     above += tip({x, (p.y + q.y) / 2}, {0, q.y - p.y}, cross);
   }
 
   bool crosses(int from, int to) const {
     const int a = ring_.members[std::size_t(from)], b = ring_.members[std::size_t(to)];
-    const auto place = [this](int v) { return ring_.packages_known ? topology::package_of(graph_, v) : topology::numa_of(graph_, v); };
+    const auto place = [this](int v) {
+      return ring_.packages_known ? topology::package_of(graph_, v) : topology::numa_of(graph_, v);
+    };
     return place(a) >= 0 && place(b) >= 0 && place(a) != place(b);
   }
 
   // A triangle on the way.
   static std::string tip(Point at, Point direction, bool cross) {
-    return fmt::format("<path class=\"{}\" d=\"M-6 -6L7 0L-6 6z\" transform=\"translate({:.1f} {:.1f}) rotate({:.0f})\"/>\n", cross ? "cross-tip" : "tip", at.x, at.y, std::atan2(direction.y, direction.x) * 180 / M_PI);
+    return fmt::format(
+        "<path class=\"{}\" d=\"M-6 -6L7 0L-6 6z\" transform=\"translate({:.1f} {:.1f}) rotate({:.0f})\"/>\n",
+        cross ? "cross-tip" : "tip", at.x, at.y, std::atan2(direction.y, direction.x) * 180 / M_PI);
   }
 
   // What the colours mean, and what is not drawn; its height.
@@ -258,15 +299,20 @@ class Picture {
     std::string text;
     const auto columns_wide = std::size_t((width - 2 * kMargin) / kCharacter);
     const auto add = [&](const std::string& line) { text += wrapped(line, "", "    ", columns_wide); };
-    if (ring_.members.size() > 1) add("ring (dashed: between " + std::string(ring_.packages_known ? "packages" : "NUMA nodes") + "): " + order_text(ring_, ring_.chosen));
+    if (ring_.members.size() > 1)
+      add("ring (dashed: between " + std::string(ring_.packages_known ? "packages" : "NUMA nodes") +
+          "): " + order_text(ring_, ring_.chosen));
     if (ring_.members.size() > 1) add("index order: " + order_text(ring_, ring_.by_index));
+    if (drawn_.size() < ring_.members.size())
+      add(fmt::format("drawn: {} of {} members", drawn_.size(), ring_.members.size()));
     if (const std::string groups = groups_text(ring_); !groups.empty()) add("groups (shaded): " + groups);
     for (const std::string& link : link_texts(graph_, notes)) add("links: " + link);
     if (!notes.notes().empty()) add("figures: " + numbered_line(notes.notes()));
     double height = 8;
     std::istringstream all(text);
     for (std::string line; std::getline(all, line); height += kFootLine)
-      body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kMargin, root_.y + root_.height + height + 12, escaped(line));
+      body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kMargin, root_.y + root_.height + height + 12,
+                           escaped(line));
     return height;
   }
 
@@ -279,11 +325,12 @@ class Picture {
   const Graph& graph_;
   RingChoice ring_;
   Box root_;
-  std::vector<int> group_;             // of each member, -1: none
-  std::vector<const Box*> boxes_;      // of each member
+  std::vector<int> group_;         // of each member, -1: none
+  std::vector<const Box*> boxes_;  // of each member
+  std::vector<int> drawn_;         // the ring's order, without members that stand in another's `more`
   std::vector<const Box*> packages_, devices_;
   const Box* split_ = nullptr;
-  std::vector<bool> below_;            // of each member: in the second row of the split
+  std::vector<bool> below_;  // of each member: in the second row of the split
   std::string body_, texts_;
 };
 

@@ -18,9 +18,12 @@ namespace {
 using topology::Graph;
 using topology::VertexKind;
 
-constexpr std::size_t kMostRemarks = 24;    // of each list of remarks; --json has them all
+constexpr std::size_t kMostOrder = 1000;  // columns of an order or a partition; --json has them whole
+constexpr std::size_t kMostRemarks = 24;  // of each list of remarks; --json has them all
 
-std::string section(const std::string& title, const std::string& body) { return body.empty() ? "" : fmt::format("\n{}\n{}", title, body); }
+std::string section(const std::string& title, const std::string& body) {
+  return body.empty() ? "" : fmt::format("\n{}\n{}", title, body);
+}
 
 std::string head(const Graph& graph) {
   std::string text = printable(graph.source == "live" ? "this machine" : graph.source) + ": " + printable(graph.format);
@@ -38,7 +41,7 @@ std::string partition_text(const RingChoice& ring, const topology::Groups& group
     for (const int position : group) numbers.push_back(ring.number(position));
     parts.push_back(fmt::format("{{{}}}", fmt::join(numbers, " ")));
   }
-  return fmt::format("{}", fmt::join(parts, " "));
+  return shortened(fmt::format("{}", fmt::join(parts, " ")), kMostOrder);
 }
 
 // The chosen partition, and the others that the tree offers, coarser or finer.
@@ -47,7 +50,7 @@ std::string groups_section(const Graph& graph, const RingChoice& ring) {
   std::string out;
   std::vector<std::string> told;
   const auto tell = [&](const char* name, const std::optional<topology::Groups>& groups) {
-    if (!groups || groups->size() >= ring.members.size()) return;    // each alone: nothing told
+    if (!groups || groups->size() >= ring.members.size()) return;  // each alone: nothing told
     const std::string text = partition_text(ring, *groups);
     if (std::find(told.begin(), told.end(), text) != told.end()) return;
     told.push_back(text);
@@ -57,7 +60,8 @@ std::string groups_section(const Graph& graph, const RingChoice& ring) {
     tell("package", ring.groups);
     return out;
   }
-  if (!ring.groups) out += wrapped("none: nearness is not mutual here, or not known", "  nearest      ", std::string(15, ' '));
+  if (!ring.groups)
+    out += wrapped("none: nearness is not mutual here, or not known", "  nearest      ", std::string(15, ' '));
   tell("nearest", ring.groups);
   if (graph.relations.empty()) {
     tell("switch", topology::groups_at(graph, topology::Level::pci_switch));
@@ -100,14 +104,20 @@ std::string names_text(const Graph& graph, const std::vector<int>& nics) {
 // What is near to each GPU; those with the same answer share a line.
 std::vector<std::string> near_gpus(const Graph& graph, const RingChoice& ring) {
   const MatrixLabels labels(graph);
-  const auto nearest = topology::nearest_nics(graph), rdma = topology::nearest_rdma_nics(graph), of_package = topology::package_nics(graph);
+  const auto nearest = topology::nearest_nics(graph), rdma = topology::nearest_rdma_nics(graph),
+             of_package = topology::package_nics(graph);
   const std::vector<int> nics = graph.all(VertexKind::nic);
   std::vector<std::string> out;
   for (std::size_t i = 0; i < ring.members.size(); ++i) {
     std::string text = "none near";
-    if (!nearest[i].empty()) text = fmt::format("{} ({})", names_text(graph, nearest[i]), labels.between(ring.members[i], nics[std::size_t(nearest[i][0])]));
-    else if (!of_package[i].empty()) text += "; on its package: " + names_text(graph, of_package[i]);
-    if (!rdma[i].empty() && rdma[i] != nearest[i]) text += fmt::format("; with RDMA: {} ({})", names_text(graph, rdma[i]), labels.between(ring.members[i], nics[std::size_t(rdma[i][0])]));
+    if (!nearest[i].empty())
+      text = fmt::format("{} ({})", names_text(graph, nearest[i]),
+                         labels.between(ring.members[i], nics[std::size_t(nearest[i][0])]));
+    else if (!of_package[i].empty())
+      text += "; on its package: " + names_text(graph, of_package[i]);
+    if (!rdma[i].empty() && rdma[i] != nearest[i])
+      text += fmt::format("; with RDMA: {} ({})", names_text(graph, rdma[i]),
+                          labels.between(ring.members[i], nics[std::size_t(rdma[i][0])]));
     out.push_back(text);
   }
   return out;
@@ -135,14 +145,17 @@ std::string nics_section(const Graph& graph, const RingChoice& ring) {
     found->second.push_back(ring.number(int(i)));
   }
   std::string out;
-  for (const auto& [text, numbers] : lines) out += wrapped(fmt::format("{} {}: {}", noun_of(ring), fmt::join(numbers, " "), text), "  ", "      ");
+  for (const auto& [text, numbers] : lines)
+    out += wrapped(fmt::format("{} {}: {}", noun_of(ring), fmt::join(numbers, " "), text), "  ", "      ");
   return out;
 }
 
 std::string remarks(const std::vector<std::string>& list) {
   std::string out;
-  for (std::size_t i = 0; i < std::min(list.size(), kMostRemarks); ++i) out += wrapped(printable(list[i]), "  - ", "    ");
-  if (list.size() > kMostRemarks) out += fmt::format("  - and {} more: --json lists them\n", list.size() - kMostRemarks);
+  for (std::size_t i = 0; i < std::min(list.size(), kMostRemarks); ++i)
+    out += wrapped(printable(list[i]), "  - ", "    ");
+  if (list.size() > kMostRemarks)
+    out += fmt::format("  - and {} more: --json lists them\n", list.size() - kMostRemarks);
   return out;
 }
 
@@ -165,7 +178,7 @@ std::string groups_text(const RingChoice& ring) { return ring.groups ? partition
 std::string order_text(const RingChoice& ring, const RingCost& cost) {
   std::vector<int> numbers;
   for (const int position : cost.order) numbers.push_back(ring.number(position));
-  return fmt::format("{}: {}", fmt::join(numbers, " "), cost_text(ring, cost));
+  return shortened(fmt::format("{}", fmt::join(numbers, " ")), kMostOrder) + ": " + cost_text(ring, cost);
 }
 
 std::string topo_text(const Graph& graph) {

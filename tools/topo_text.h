@@ -1,6 +1,6 @@
 #pragma once
-// The page that `tutti topo` prints: tree, links, matrix, groups, ring, nearest NICs, notes, what was distrusted, and where
-// the figures came from. It computes nothing of its own.
+// The page that `tutti topo` prints: tree, links, matrix, groups, ring, nearest NICs, notes, what was distrusted, and
+// where the figures came from. It computes nothing of its own.
 #include <string>
 
 #include "topology/graph.h"

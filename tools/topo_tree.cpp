@@ -20,8 +20,8 @@ using topology::LinkKind;
 using topology::Vertex;
 using topology::VertexKind;
 
-constexpr std::size_t kMostCpuText = 32;    // columns of a list of CPUs
-constexpr std::size_t kMostPairs = 24;      // pairs of one kind of link, named one by one
+constexpr std::size_t kMostCpuText = 32;  // columns of a list of CPUs
+constexpr std::size_t kMostPairs = 24;    // pairs of one kind of link, named one by one
 
 const Vertex& at(const Graph& graph, int vertex) { return graph.vertices[std::size_t(vertex)]; }
 
@@ -35,7 +35,8 @@ std::string joined(const std::vector<std::string>& parts) {
 std::string cpus_text(const topology::CpuSet& cpus) {
   if (cpus.empty()) return "";
   const std::string list = cpus.to_string();
-  return (cpus.count() == 1 ? "CPU " : "CPUs ") + (list.size() <= kMostCpuText ? list : list.substr(0, list.rfind(',', kMostCpuText) + 1) + "…");
+  return (cpus.count() == 1 ? "CPU " : "CPUs ") +
+         (list.size() <= kMostCpuText ? list : list.substr(0, list.rfind(',', kMostCpuText) + 1) + "…");
 }
 
 // The model of all vertices of a kind: told once, with their number.
@@ -57,7 +58,8 @@ class Tree {
     const OutlineNode root = outline(graph_);
     if (root.vertex < 0) return "";
     std::string out = wrapped("machine: " + machine_text(graph_, true), "", "  ");
-    for (std::size_t i = 0; i < root.children.size(); ++i) add(out, root.children[i], "", i + 1 == root.children.size());
+    for (std::size_t i = 0; i < root.children.size(); ++i)
+      add(out, root.children[i], "", i + 1 == root.children.size());
     return out;
   }
 
@@ -65,22 +67,29 @@ class Tree {
   void add(std::string& out, const OutlineNode& node, const std::string& prefix, bool last) {
     const std::string below = prefix + (last ? "   " : "│  ");
     out += wrapped(line(node), prefix + (last ? "└─ " : "├─ "), below + (node.children.empty() ? "  " : "│ "));
-    for (std::size_t i = 0; i < node.children.size(); ++i) add(out, node.children[i], below, i + 1 == node.children.size());
+    for (std::size_t i = 0; i < node.children.size(); ++i)
+      add(out, node.children[i], below, i + 1 == node.children.size());
   }
 
   std::string line(const OutlineNode& node) {
     const Vertex& v = at(graph_, node.vertex);
     std::string name = title(graph_, node.vertex), rest;
     switch (v.kind) {
-      case VertexKind::package: rest = joined({common_model(graph_, v.kind).empty() ? model(v) : "", graph_.ancestor(node.vertex, VertexKind::numa) >= 0 ? contents_text(graph_, node.vertex) : ""}); break;
+      case VertexKind::package:
+        rest = joined({common_model(graph_, v.kind).empty() ? model(v) : "",
+                       graph_.ancestor(node.vertex, VertexKind::numa) >= 0 ? contents_text(graph_, node.vertex) : ""});
+        break;
       case VertexKind::numa: rest = contents_text(graph_, node.vertex); break;
       case VertexKind::nic: name = name.rfind("NIC", 0) == 0 ? name : "NIC " + name; break;
       case VertexKind::accelerator: name = "accelerator " + name; break;
-      case VertexKind::gpu_switch: name = node.more.empty() ? "GPU switch " + name : counted(node.more.size() + 1, "GPU switch"); break;
+      case VertexKind::gpu_switch:
+        name = node.more.empty() ? "GPU switch " + name : counted(node.more.size() + 1, "GPU switch");
+        break;
       default: break;
     }
     if (v.kind >= VertexKind::host_bridge) rest = device_text(node);
-    if (!node.more.empty() && v.kind != VertexKind::gpu_switch) rest = joined({rest, fmt::format("and {} more like it", node.more.size())});
+    if (!node.more.empty() && v.kind != VertexKind::gpu_switch)
+      rest = joined({rest, fmt::format("and {} more like it", node.more.size())});
     return rest.empty() ? name : name + ": " + rest;
   }
 
@@ -99,7 +108,8 @@ class Tree {
       if (at(graph_, b).pci) way.push_back(bus_id(at(graph_, b)));
     if (!way.empty() && node.more.empty()) parts.push_back(fmt::format("via{}{}", kNoBreak, fmt::join(way, " > ")));
     if (v.kind == VertexKind::nic)
-      if (const std::string speed = notes_.rate(port_speed(graph_, node.vertex)); !speed.empty()) parts.push_back("port" + (kNoBreak + speed));
+      if (const std::string speed = notes_.rate(port_speed(graph_, node.vertex)); !speed.empty())
+        parts.push_back("port" + (kNoBreak + speed));
     return joined(parts);
   }
 
@@ -131,7 +141,7 @@ struct Kind {
 
 struct Alike {
   Figure bandwidth, latency;
-  std::vector<std::pair<int, int>> pairs;    // of a GPU and a switch: the GPU and -1
+  std::vector<std::pair<int, int>> pairs;  // of a GPU and a switch: the GPU and -1
 };
 
 // Links across the tree by likeness, those of a GPU to all switches together.
@@ -139,7 +149,8 @@ std::map<Kind, Alike> links_by_kind(const Graph& graph) {
   std::map<Kind, Alike> out;
   std::map<std::pair<LinkKind, int>, Link> to_switches;
   const auto add = [&](const Link& link, bool to_switch) {
-    Alike& alike = out[{link.kind, at(graph, link.a).kind, to_switch, link.count, link.bandwidth.value, link.latency.value}];
+    Alike& alike =
+        out[{link.kind, at(graph, link.a).kind, to_switch, link.count, link.bandwidth.value, link.latency.value}];
     alike.bandwidth = link.bandwidth;
     alike.latency = link.latency;
     alike.pairs.emplace_back(link.a, to_switch ? -1 : link.b);
@@ -178,10 +189,14 @@ std::string pairs_text(const Graph& graph, const Alike& alike, bool to_switch) {
   std::vector<std::string> names;
   for (const auto& [a, b] : alike.pairs) {
     const bool same_kind = b >= 0 && at(graph, a).kind == at(graph, b).kind;
-    names.push_back(to_switch ? number_of(graph, a) : same_kind ? number_of(graph, a) + "-" + number_of(graph, b) : number_of(graph, a) + " to " + noun_of(graph, b) + " " + number_of(graph, b));
+    names.push_back(to_switch   ? number_of(graph, a)
+                    : same_kind ? number_of(graph, a) + "-" + number_of(graph, b)
+                                : number_of(graph, a) + " to " + noun_of(graph, b) + " " + number_of(graph, b));
   }
   const std::size_t all = graph.all(at(graph, first).kind).size(), count = names.size();
-  if (to_switch) return count == all ? fmt::format("all {} {}s to GPU switches", all, noun) : fmt::format("{} {} to GPU switches", noun, fmt::join(names, " "));
+  if (to_switch)
+    return count == all ? fmt::format("all {} {}s to GPU switches", all, noun)
+                        : fmt::format("{} {} to GPU switches", noun, fmt::join(names, " "));
   if (all > 3 && count == all * (all - 1) / 2) return fmt::format("between all {} {}s", all, noun);
   if (count > kMostPairs) {
     names.resize(kMostPairs);
@@ -193,7 +208,7 @@ std::string pairs_text(const Graph& graph, const Alike& alike, bool to_switch) {
 }  // namespace
 
 std::string counted(std::size_t count, const std::string& noun) {
-  const bool hiss = !noun.empty() && noun.back() == 'h';    // switch
+  const bool hiss = !noun.empty() && noun.back() == 'h';  // switch
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : hiss ? "es" : "s");
 }
 

@@ -1,4 +1,5 @@
-// `tutti topo`: its page, its JSON and its picture, for small topologies of our own and for every machine of the corpus.
+// `tutti topo`: its page, its JSON and its picture, for small topologies of our own and for every machine of the
+// corpus.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -58,7 +59,8 @@ std::vector<fs::path> machines() {
     if (!fs::is_directory(folder)) return;
     for (const auto& entry : fs::directory_iterator(folder)) {
       const std::string name = entry.path().filename().string();
-      if (entry.is_regular_file() && name.find("INDEX") != 0 && name.find(".json") == std::string::npos) files.push_back(entry.path());
+      if (entry.is_regular_file() && name.find("INDEX") != 0 && name.find(".json") == std::string::npos)
+        files.push_back(entry.path());
     }
   };
   take(kData);
@@ -72,9 +74,11 @@ std::vector<fs::path> machines() {
 class Golden : public testing::TestWithParam<const char*> {};
 TEST_P(Golden, Page) {
   const std::string page = topo_text(own(GetParam()));
-  EXPECT_EQ(page, contents(fs::path(TUTTI_SOURCE_DIR) / "tests/golden/topology" / (std::string(GetParam()) + ".page.txt")));
+  EXPECT_EQ(page,
+            contents(fs::path(TUTTI_SOURCE_DIR) / "tests/golden/topology" / (std::string(GetParam()) + ".page.txt")));
 }
-INSTANTIATE_TEST_SUITE_P(Topo, Golden, testing::Values("dual-epyc-8gpu.nccl.xml", "hwloc-links-and-tiles.xml", "cube-mesh-soc.txt"));
+INSTANTIATE_TEST_SUITE_P(Topo, Golden,
+                         testing::Values("dual-epyc-8gpu.nccl.xml", "hwloc-links-and-tiles.xml", "cube-mesh-soc.txt"));
 
 TEST(Topo, TellsTheMachine) {
   const std::string page = topo_text(own("dual-epyc-8gpu.nccl.xml"));
@@ -97,11 +101,12 @@ TEST(Topo, TellsWhatTheIndexOrderWouldCost) {
 TEST(Topo, SaysWhatWasDistrusted) {
   const std::string page = topo_text(own("vm-doubts.nccl.xml"));
   ASSERT_NE(page.find("\ndistrusted\n"), std::string::npos);
-  EXPECT_THAT(page.substr(page.find("\ndistrusted\n")), AllOf(HasSubstr("no GPU has that few"), HasSubstr("numaid -1")));
+  EXPECT_THAT(page.substr(page.find("\ndistrusted\n")),
+              AllOf(HasSubstr("no GPU has that few"), HasSubstr("numaid -1")));
 }
 
 TEST(Matrix, LabelsAreThoseOfNvidiaSmi) {
-  const Graph tiles = own("hwloc-links-and-tiles.xml");       // GPUs on one host bridge; two NVLinks between 0 and 1
+  const Graph tiles = own("hwloc-links-and-tiles.xml");  // GPUs on one host bridge; two NVLinks between 0 and 1
   const MatrixLabels of_tiles(tiles);
   const std::vector<int> gpus = tiles.all(VertexKind::gpu);
   EXPECT_EQ(of_tiles.between(gpus[0], gpus[0]), "X");
@@ -151,8 +156,9 @@ TEST(Matrix, TellsOneSwitchFromSeveral) {
 TEST(Matrix, OfAMachineWithoutGpusIsOfItsNumaNodes) {
   const Result<Graph> graph = read_topology("package:2 numa:2 pu:2");
   ASSERT_TRUE(graph.ok());
-  EXPECT_THAT(matrix_text(*graph), AllOf(HasSubstr("NUMA0  X      PKG    SYS    SYS\n"), HasSubstr("NUMA3  SYS    SYS    PKG    X\n"),
-                                         HasSubstr("PKG   between NUMA nodes of one package"), HasSubstr("SYS   between NUMA nodes\n")));
+  EXPECT_THAT(matrix_text(*graph),
+              AllOf(HasSubstr("NUMA0  X      PKG    SYS    SYS\n"), HasSubstr("NUMA3  SYS    SYS    PKG    X\n"),
+                    HasSubstr("PKG   between NUMA nodes of one package"), HasSubstr("SYS   between NUMA nodes\n")));
 }
 
 TEST(Json, HasTheKeysThatItPromises) {
@@ -188,10 +194,13 @@ void expect_tidy(const Box& box) {
   constexpr double kSlack = 1e-6;
   for (std::size_t i = 0; i < box.children.size(); ++i) {
     const Box& a = box.children[i];
-    EXPECT_TRUE(a.x >= box.x - kSlack && a.y >= box.y && a.x + a.width <= box.x + box.width + kSlack && a.y + a.height <= box.y + box.height + kSlack) << a.told;
+    EXPECT_TRUE(a.x >= box.x - kSlack && a.y >= box.y && a.x + a.width <= box.x + box.width + kSlack &&
+                a.y + a.height <= box.y + box.height + kSlack)
+        << a.told;
     for (std::size_t j = 0; j < i; ++j) {
       const Box& b = box.children[j];
-      EXPECT_TRUE(a.x >= b.x + b.width || b.x >= a.x + a.width || a.y >= b.y + b.height || b.y >= a.y + a.height) << a.told << " and " << b.told;
+      EXPECT_TRUE(a.x >= b.x + b.width || b.x >= a.x + a.width || a.y >= b.y + b.height || b.y >= a.y + a.height)
+          << a.told << " and " << b.told;
     }
     expect_tidy(a);
   }
@@ -202,11 +211,22 @@ TEST(Svg, DrawsTheRingThroughEachMemberOnce) {
   pugi::xml_document document;
   ASSERT_TRUE(document.load_string(topo_svg(graph).c_str()));
   EXPECT_EQ(count_class(document, "ring"), 8u);
-  EXPECT_EQ(count_class(document, "cross"), 2u);    // of them, between packages
+  EXPECT_EQ(count_class(document, "cross"), 2u);  // of them, between packages
   EXPECT_EQ(count_class(document, "dot"), 8u);
   EXPECT_EQ(count_class(document, "gpu"), 8u);
   EXPECT_EQ(count_class(document, "nic"), 1u);
   EXPECT_EQ(count_class(document, "g0") - count_class(document, "group") / 2, 4u);
+}
+
+TEST(Svg, LeavesOutWhatNobodyCouldSee) {
+  const Result<Graph> graph = read_topology("package:50 numa:2 pu:2");
+  ASSERT_TRUE(graph.ok());
+  pugi::xml_document document;
+  const std::string svg = topo_svg(*graph);
+  ASSERT_TRUE(document.load_string(svg.c_str()));
+  EXPECT_EQ(count_class(document, "dot"), 2 * kMostPlaces);
+  EXPECT_EQ(count_class(document, "ring"), 2 * kMostPlaces);
+  EXPECT_THAT(svg, HasSubstr("drawn: 64 of 100 members"));
 }
 
 TEST(Svg, OfNamesThatAreNoXml) {
@@ -223,11 +243,12 @@ TEST(Svg, OfNamesThatAreNoXml) {
 
 // Every machine through every output: in no case a crash; what cannot be read is refused by name.
 TEST(Corpus, GoesThroughEveryOutput) {
-  if (corpus().empty()) GTEST_LOG_(INFO) << "no corpus beside the sources (TUTTI_TOPOLOGY_CORPUS): only our own topologies";
+  if (corpus().empty())
+    GTEST_LOG_(INFO) << "no corpus beside the sources (TUTTI_TOPOLOGY_CORPUS): only our own topologies";
   for (const fs::path& file : machines()) {
     SCOPED_TRACE(file.filename().string());
     std::string input = file.string();
-    if (file.extension() == ".synthetic") {    // it holds what --file takes itself
+    if (file.extension() == ".synthetic") {  // it holds what --file takes itself
       input = contents(file);
       input.erase(input.find_last_not_of(" \n") + 1);
     }
@@ -240,7 +261,8 @@ TEST(Corpus, GoesThroughEveryOutput) {
     std::istringstream page(topo_text(*graph));
     for (std::string line; std::getline(page, line);) EXPECT_LE(columns(line), kTextColumns) << line;
     const nlohmann::json json = nlohmann::json::parse(topo_json(*graph));
-    for (const char* key : {"source", "format", "distrusted", "notes", "gpus", "nics"}) EXPECT_TRUE(json.contains(key)) << key;
+    for (const char* key : {"source", "format", "distrusted", "notes", "gpus", "nics"})
+      EXPECT_TRUE(json.contains(key)) << key;
     const RingChoice ring = choose_ring(*graph);
     pugi::xml_document document;
     ASSERT_TRUE(document.load_string(topo_svg(*graph).c_str()));
@@ -293,7 +315,8 @@ TEST(TopoCommand, WritesFiles) {
   const fs::path folder = fs::path(testing::TempDir()) / ("topo-" + std::to_string(getpid()));
   fs::create_directories(folder);
   const auto in = [&folder](const char* name) { return (folder / name).string(); };
-  Launched job({"topo", "--file", (kData / "dual-epyc-8gpu.nccl.xml").string(), "--svg", in("a.svg"), "--write-hwloc", in("a.xml"), "--write-nccl", in("b.xml")},
+  Launched job({"topo", "--file", (kData / "dual-epyc-8gpu.nccl.xml").string(), "--svg", in("a.svg"), "--write-hwloc",
+                in("a.xml"), "--write-nccl", in("b.xml")},
                {.environment = {{"TUTTI_TOPOLOGY_DUMP", in("c.nccl.xml")}}});
   EXPECT_EQ(job.exit_status(), 0) << job.err();
   EXPECT_EQ(job.out(), "");
