@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 // Real schedules are timed, so that the figures are those which the planner's model needs: two of few bytes that differ in hops and
 // messages, and a large one. By size they are told apart.
 constexpr std::uint64_t kDirectBytes = 8, kRoundsBytes = 16, kLargeBytes = 512 << 10;
-constexpr int kSmallOperations = 8, kLargeOperations = 2;    // of one kind in a round
+constexpr int kSmallOperations = 20, kLargeOperations = 2;    // of one kind in a round
 constexpr double kBudget = 0.15;                             // seconds, for each of the two kinds of link
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kCachedFloats = 4 << 10, kMemoryFloats = 1 << 20;   // 16 KiB; 4 MiB
@@ -136,7 +136,7 @@ Status Circle::measure(double gamma, double crowding, LinkFigures& out) {
 // The planner's model, backwards.
 LinkFigures Circle::solve(const Samples& samples, double gamma, double crowding) {
   const Planner::Card direct = card("direct"), rounds = card(in_rounds_), large = card("two_shot");
-  const double t_direct = median(samples.direct) / crowding, t_rounds = median(samples.rounds) / crowding, t_large = lower_quartile(samples.large) / crowding;
+  const double t_direct = median(samples.direct) / crowding, t_rounds = median(samples.rounds) / crowding, t_large = (crowding > 1 ? median(samples.large) : lower_quartile(samples.large)) / crowding;
   const BorderPrice& assumed = planner_.prices().borders.back();
   const algorithms::Border &d = direct.borders.back(), &r = rounds.borders.back(), &l = large.borders.back();
   const double determinant = double(d.hops) * r.messages - double(r.hops) * d.messages;

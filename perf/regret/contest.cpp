@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <numeric>
 #include <utility>
 
 #include "algorithms/generate.h"
+#include "comm/join.h"
+#include "comm/member.h"
 
 namespace tutti::perf::regret {
 namespace {
@@ -19,7 +22,7 @@ constexpr double kHopeless = 2.5;       // times the best
 
 struct Candidate {
   std::string algorithm;
-  Communicator ranks;
+  std::shared_ptr<comm::Member> ranks;
   std::vector<double> us;
   bool given_up = false;
 };
@@ -28,19 +31,23 @@ class Contest {
  public:
   explicit Contest(const Seat& seat) : seat_(seat), request_{Collective::all_reduce, seat.ranks, 0, false, {}} {}
 
+  ~Contest() {
+    for (Candidate& c : candidates_) c.ranks->destroy(std::chrono::milliseconds(0));
+    if (world_) world_->destroy(std::chrono::seconds(10));
+  }
+
   Status join() {
     setenv("TUTTI_TRANSPORT", seat_.transport.c_str(), 1);
-    auto automatic = join_as("");
-    if (!automatic) return automatic.status();
-    automatic_ = std::move(automatic).value();
+    Options options;
+    options.job_key = seat_.key;
+    auto joined = comm::join_at(seat_.rank, seat_.ranks, seat_.address, options);
+    if (!joined) return joined.status();
+    world_ = std::move(joined).value();
     for (const auto* generator : algorithms::generators()) {
       const std::string name(generator->name());
-      if (!generator->refusal(request_).empty() || first_alike(name) != name) continue;
-      auto joined = join_as(name);
-      if (!joined) return joined.status();
-      candidates_.push_back({name, std::move(joined).value(), {}, false});
+      if (generator->refusal(request_).empty() && first_alike(name) == name) candidates_.push_back({name, among_all(name), {}, false});
     }
-    return {};
+    return wait(world_->barrier());
   }
 
   // Of algorithms that are the same program here, the first.
@@ -54,7 +61,7 @@ class Contest {
     const std::size_t count = bytes / sizeof(float);
     in_.assign(count, 1.0f);
     out_.assign(count, 0.0f);
-    const auto explained = automatic_.explain(Collective::all_reduce, count, DataType::f32, ReduceOp::sum);
+    const auto explained = world_->choose(Collective::all_reduce, count, DataType::f32, ReduceOp::sum);
     if (!explained) return explained.status();
     const std::string choice = first_alike(explained->algorithm);
     for (Candidate& c : candidates_) {
@@ -81,26 +88,36 @@ class Contest {
     return true;
   }
 
-  Result<Communicator> join_as(const std::string& algorithm) {
-    if (algorithm.empty()) unsetenv("TUTTI_ALGO");
-    else setenv("TUTTI_ALGO", ("all_reduce:" + algorithm).c_str(), 1);
-    Options options;
-    options.job_key = seat_.key;
-    return Communicator::create(seat_.rank, seat_.ranks, seat_.address + "-" + (algorithm.empty() ? "auto" : algorithm), options);
+  // A communicator of all ranks that uses this algorithm only.
+  std::shared_ptr<comm::Member> among_all(const std::string& algorithm) {
+    comm::Planner::Rule rule;
+    rule.any_collective = false;
+    rule.algorithm = algorithm;
+    std::vector<int> everyone(std::size_t(seat_.ranks));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    const auto& engine = world_->engine();
+    const auto held = engine->lock();
+    auto made = std::make_shared<comm::Member>(engine, engine->next_communicator(), std::move(everyone), seat_.rank, std::vector<std::vector<int>>{},
+                                               comm::Planner({rule}, false, {}));
+    engine->add_member(made);
+    return made;
   }
 
-  Status once(Candidate& c, std::size_t count) {
-    return c.ranks.all_reduce({.input = in_.data(), .output = out_.data(), .count = count}).wait();
+  static Status wait(Work work) { return work.wait(); }
+  Status all_reduce(comm::Member& ranks, const AllReduce& call) {
+    auto prepared = comm::prepare(call, {seat_.rank, seat_.ranks});
+    return prepared ? wait(ranks.start(std::move(*prepared))) : prepared.status();
   }
+  Status once(Candidate& c, std::size_t count) { return all_reduce(*c.ranks, {.input = in_.data(), .output = out_.data(), .count = count}); }
 
   // Of the slowest rank, the same on all.
   Status batch(Candidate& c, std::size_t count, int iterations, double& us) {
-    if (Status s = c.ranks.barrier().wait(); !s.ok()) return s;
+    if (Status s = wait(world_->barrier()); !s.ok()) return s;
     const auto start = Clock::now();
     for (int i = 0; i < iterations; ++i)
       if (Status s = once(c, count); !s.ok()) return s;
     const double own = std::chrono::duration<double, std::micro>(Clock::now() - start).count() / iterations;
-    return automatic_.all_reduce({.input = &own, .output = &us, .count = 1, .type = DataType::f64, .op = ReduceOp::max}).wait();
+    return all_reduce(*world_, {.input = &own, .output = &us, .count = 1, .type = DataType::f64, .op = ReduceOp::max});
   }
 
   Status time(Candidate& c, std::size_t count) {
@@ -121,7 +138,7 @@ class Contest {
 
   const Seat& seat_;
   const algorithms::Request request_;
-  Communicator automatic_;
+  std::shared_ptr<comm::Member> world_;
   std::vector<Candidate> candidates_;
   std::vector<float> in_, out_;
 };

@@ -17,10 +17,9 @@ struct Seat {
   std::string transport, address, key;
 };
 
-// Joins one world for each algorithm (by TUTTI_ALGO) and one for the automatic choice, all in this process: changes its
-// environment. The time of the choice is that of the same algorithm forced; algorithms that are the same program for these ranks
-// are one. `on_point` is called on all ranks; only rank 0's
-// points count.
+// Joins the world and gives each algorithm a communicator of its own on the same engine: engines side by side would take each
+// other's cores. The time of the choice is that of the same algorithm forced; algorithms that are one program for these ranks count
+// as one. Sets TUTTI_TRANSPORT. `on_point` is called on all ranks; only rank 0's points count.
 Status run_contest(const Seat& seat, const std::vector<std::size_t>& sizes, int rounds, const std::function<void(const Point&)>& on_point);
 
 }  // namespace tutti::perf::regret

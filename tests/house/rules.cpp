@@ -24,7 +24,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"trainer/", {}},
     {"perf/", {}},
     {"perf/kernels/", {"perf/", "core/", "kernels/"}},
-    {"perf/regret/", {"perf/", "algorithms/"}},
+    {"perf/regret/", {"perf/", "algorithms/", "comm/"}},
     {"perf/transport/", {"perf/", "core/", "transport/"}},
     {"tools/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "comm/"}},
 };
