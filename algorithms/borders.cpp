@@ -113,7 +113,8 @@ std::vector<Border> borders(const Generator& generator, const Request& request) 
     return neighbours(request, 0.5 * rounds / p, rounds, true);
   }
   std::vector<Schedule> schedules;
-  for (int rank = 0; rank < p; ++rank) schedules.push_back(generator.generate(request, rank));
+  const auto schedule_of = generator.schedules(request);
+  for (int rank = 0; rank < p; ++rank) schedules.push_back(schedule_of(rank));
   return count_borders(request, schedules);
 }
 

@@ -512,7 +512,7 @@ Verdict check(const Request& request, const std::function<Schedule(int rank)>& s
 }
 
 Verdict check(const Request& request, const Generator& generator) {
-  return check(request, [&](int rank) { return generator.generate(request, rank); });
+  return check(request, generator.schedules(request));
 }
 
 std::vector<Border> count_borders(const Request& request, std::span<const Schedule> schedules) {

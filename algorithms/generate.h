@@ -1,5 +1,6 @@
 #pragma once
 // The generators: every algorithm that the planner can choose, each with its card.
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -34,6 +35,10 @@ class Generator {
   virtual bool same_bits(const Request& request) const = 0;
   // One rank's schedule. Pure and lazy: needs no other rank's. refusal() must be empty.
   virtual Schedule generate(const Request& request, int rank) const = 0;
+  // The same for those who go through many ranks of one request: what is of all ranks is made once. It copies the request.
+  virtual std::function<Schedule(int rank)> schedules(const Request& request) const {
+    return [this, request](int rank) { return generate(request, rank); };
+  }
 };
 
 std::span<const Generator* const> generators();           // all, in a fixed order

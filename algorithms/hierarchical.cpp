@@ -5,8 +5,6 @@
 // end everybody has all. reduce_scatter goes the same way outwards, adding up; all_reduce out and in again. So all
 // members of a group work across its border, each for its share, whatever the sizes of the groups. Vectors: broadcast
 // and reduce pass through one rank a group, the root or the first one.
-#include <optional>
-
 #include "algorithms/checker.h"
 #include "algorithms/families.h"
 #include "algorithms/nest.h"
@@ -222,22 +220,15 @@ class Hierarchical final : public Family {
 
   // Groups have any sizes, so there is no formula: the schedules are counted.
   Cost cost(const Request& request) const override {
-    const Nest nest(request);
-    std::vector<Schedule> schedules;
-    for (int rank = 0; rank < request.rank_count; ++rank) schedules.push_back(generate(request, nest, rank));
-    return count(request, schedules);
+    const auto schedule_of = schedules(request);
+    std::vector<Schedule> all;
+    for (int rank = 0; rank < request.rank_count; ++rank) all.push_back(schedule_of(rank));
+    return count(request, all);
   }
 
-  // Who asks for one rank's schedule asks for the next one's: the nest, which is of all ranks, is kept for that.
-  Schedule generate(const Request& request, int rank) const override {
-    struct Kept {
-      int rank_count = 0;
-      std::vector<std::vector<int>> levels;
-      std::optional<Nest> nest;
-    };
-    thread_local Kept kept;
-    if (kept.rank_count != request.rank_count || kept.levels != request.levels) kept = {request.rank_count, request.levels, Nest(request)};
-    return generate(request, *kept.nest, rank);
+  Schedule generate(const Request& request, int rank) const override { return generate(request, Nest(request), rank); }
+  std::function<Schedule(int)> schedules(const Request& request) const override {
+    return [request, nest = Nest(request)](int rank) { return generate(request, nest, rank); };
   }
 
  private:

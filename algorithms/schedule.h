@@ -84,6 +84,10 @@ struct Request {
   bool operator==(const Request&) const = default;
 };
 
+constexpr bool is_reduction(Collective what) {
+  return what == Collective::all_reduce || what == Collective::reduce_scatter || what == Collective::reduce;
+}
+
 // One line a step, e.g. "send input[3] -> 2", for people and golden tests.
 std::string to_string(const Step& step);
 std::string to_string(const Schedule& schedule);

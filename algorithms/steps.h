@@ -68,10 +68,6 @@ inline std::vector<int> peers_before(int rank, int rank_count) {
   return peers;
 }
 
-constexpr bool is_reduction(Collective what) {
-  return what == Collective::all_reduce || what == Collective::reduce_scatter || what == Collective::reduce;
-}
-
 // Why no generator at all could serve this request; empty when one could.
 inline std::string_view common_refusal(const Request& request) {
   switch (request.collective) {

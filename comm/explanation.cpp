@@ -7,8 +7,6 @@
 namespace tutti::comm {
 namespace {
 
-bool reduces(Collective what) { return what == Collective::all_reduce || what == Collective::reduce_scatter || what == Collective::reduce; }
-
 Explanation::Candidate candidate_of(const Plan& plan, Planner& planner, const Question& question, const std::vector<std::size_t>& shown) {
   const Planner::Card& card = planner.card(*plan.generator, question.request);
   Explanation::Candidate out;
@@ -61,7 +59,6 @@ Result<Explanation> explain(Collective collective, std::uint64_t bytes, int rank
   Question question;
   question.request = {collective, ranks, 0, false, placement.levels};
   question.bytes = bytes;
-  question.reduces = reduces(collective);
   auto plans = planner.plans(question);
   if (!plans) return plans.status();
   Explanation out;
@@ -69,14 +66,17 @@ Result<Explanation> explain(Collective collective, std::uint64_t bytes, int rank
   out.bytes = bytes;
   out.ranks = ranks;
   const std::vector<std::size_t> shown = borders_that_divide(question);
-  for (const std::size_t border : shown) out.borders.push_back(placement.prices.borders[border].name);
+  for (const std::size_t border : shown) {
+    out.borders.push_back(placement.prices.borders[border].name);
+    out.measured.push_back(placement.prices.borders[border].measured);
+  }
   for (const Plan& plan : *plans) out.candidates.push_back(candidate_of(plan, planner, question, shown));
   out.reason = reason_of(*plans, out.candidates);
   out.limiting_link = out.candidates[0].limiting_border;
   for (const auto* g : algorithms::generators()) {
     const std::string_view why = g->refusal(question.request);
     if (!why.empty()) out.refused.push_back(fmt::format("{}: {}", g->name(), why));
-    else if (canonical && question.reduces && !g->canonical(question.request)) out.refused.push_back(fmt::format("{}: does not add in the canonical order", g->name()));
+    else if (canonical && !g->canonical(question.request)) out.refused.push_back(fmt::format("{}: does not add in the canonical order", g->name()));
   }
   return out;
 }

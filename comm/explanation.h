@@ -26,6 +26,7 @@ struct Explanation {
   std::uint64_t bytes = 0;
   int ranks = 0;
   std::vector<std::string> borders;    // "host", "package", ..., "rank": those with something on either side, outermost first
+  std::vector<bool> measured;          // by border: whether its price was, else it is assumed
   std::vector<Candidate> candidates;   // best first; the first is chosen
   std::string reason;
   std::string limiting_link;

@@ -81,8 +81,9 @@ Status write_goal(std::ostream& out, const algorithms::Generator& generator, con
     return Status(Code::unsupported, fmt::format("{} cannot serve {} among {} ranks: {}", generator.name(),
                                                  name_of(request.collective), request.rank_count, why));
   out << fmt::format("num_ranks {}\n", request.rank_count);
+  const auto schedule_of = generator.schedules(request);
   for (int rank = 0; rank < request.rank_count && out; ++rank) {
-    const Part part = make_part(generator, request, rank, load);
+    const Part part = make_part(request, rank, schedule_of(rank), load);
     RankWriter(part, gamma_seconds_per_byte).write(out);
   }
   return {};

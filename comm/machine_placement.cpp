@@ -20,6 +20,7 @@ constexpr BorderPrice kInside{"GPU", 2e-6, 0.5e-6, 1 / 24e9};
 constexpr BorderPrice kSwitches{"PCIe switch", 2.5e-6, 0.5e-6, 1 / 24e9};
 constexpr BorderPrice kNodes{"NUMA node", 3e-6, 0.5e-6, 1 / 20e9};
 constexpr BorderPrice kPackages{"package", 4e-6, 0.5e-6, 1 / 16e9};
+constexpr double kGpuGamma = 1 / 500e9;     // seconds a byte of operands, in the GPU's memory
 constexpr BorderPrice kLinked{"GPU", 1.5e-6, 0.5e-6, 1 / 100e9};
 
 // By device: groups of one level, numbered.
@@ -127,7 +128,7 @@ Devices cores_of(const Graph& graph) {
 
 }  // namespace
 
-Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts) {
+Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts, const Settings& settings, const Figures& figures) {
   if (hosts < 1) return Status(Code::invalid_argument, fmt::format("{} hosts: wanted at least one", hosts));
   if (ranks < hosts) return Status(Code::invalid_argument, fmt::format("{} ranks on {} hosts: wanted at least one a host", ranks, hosts));
   const Devices devices = machine.all(VertexKind::gpu).size() > 1 ? gpus_of(machine) : cores_of(machine);
@@ -146,8 +147,6 @@ Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts) {
     if (devices.name == "GPU" && all <= devices.count) return local;
     return local * devices.count / all;
   };
-  Prices& prices = out.placement.prices;
-  prices.borders.clear();
   std::vector<int> by_host;
   for (int r = 0; r < ranks; ++r) by_host.push_back(host_of(r));
   std::vector<std::pair<std::vector<int>, BorderPrice>> levels = {{by_host, kHostBorder}};
@@ -161,16 +160,20 @@ Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts) {
     }
     if (count_of(of) > count_of(levels.back().first)) levels.emplace_back(std::move(of), g.price);
   }
-  if (hosts > 1 || levels.size() > 1) {
-    for (auto& [of, price] : levels) {
-      out.placement.levels.push_back(std::move(of));
-      prices.borders.push_back(price);
-    }
+  Prices& prices = out.placement.prices;
+  prices = prices_of_equals(settings, std::max(1.0, double(out.per_host) / double(devices.count)), figures);
+  if (devices.name == "GPU") {
+    prices.borders = {devices.inside};
+    prices.shares_writes = false;
+    prices.gamma = prices.gamma_memory = kGpuGamma;
   }
-  prices.borders.push_back(devices.inside);
-  prices.shares_writes = devices.name == "CPU";
-  if (devices.name == "GPU") prices.gamma = prices.gamma_memory = 1 / 500e9;
-  prices.crowding = std::max(1.0, double(out.per_host) / double(devices.count));
+  if (hosts == 1 && levels.size() == 1) return out;
+  std::vector<BorderPrice> outer;
+  for (auto& [of, price] : levels) {
+    out.placement.levels.push_back(std::move(of));
+    outer.push_back(price);
+  }
+  prices.borders.insert(prices.borders.begin(), outer.begin(), outer.end());
   return out;
 }
 

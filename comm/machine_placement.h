@@ -16,7 +16,8 @@ struct MachinePlacement {
 };
 
 // Ranks in order, host after host, on GPUs where the machine has some, else spread over its cores in order. More ranks than
-// devices share them, neighbours first. invalid_argument: fewer ranks than hosts, or none.
-Result<MachinePlacement> place_on(const topology::Graph& machine, int ranks, int hosts);
+// devices share them, neighbours first. Between CPUs `figures` count as they do for ranks that run; between GPUs what the graph
+// says. invalid_argument: fewer ranks than hosts, or none.
+Result<MachinePlacement> place_on(const topology::Graph& machine, int ranks, int hosts, const Settings& settings = {}, const Figures& figures = {});
 
 }  // namespace tutti::comm

@@ -16,10 +16,6 @@ namespace {
 
 constexpr std::size_t kMaxPlans = 4096;   // remembered; sizes that vary without end start over
 
-bool reduces(Collective what) {
-  return what == Collective::all_reduce || what == Collective::reduce_scatter || what == Collective::reduce;
-}
-
 }  // namespace
 
 Member::Member(std::shared_ptr<Engine> engine, std::uint32_t id, std::vector<int> world_ranks, int rank,
@@ -137,7 +133,6 @@ Result<std::shared_ptr<const Program>> Member::plan(const Prepared& call) {
   Question question;
   question.request = {call.call.collective, rank_count(), key.root, call.in_place, levels_};
   question.bytes = call.bytes;
-  question.reduces = reduces(call.call.collective);
   question.uniform = call.uniform;
   auto plans = planner_.plans(question);
   if (!plans) return plans.status();
@@ -206,7 +201,7 @@ Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType typ
 
 // Whether partial sums must travel in f32: where rounding them would change the canonical result, or could overflow.
 bool Member::needs_wide(const Binding& b, const Program& program) const {
-  if (!is_narrow_float(b.type) || !reduces(program.request.collective) || !program.sends_partials) return false;
+  if (!is_narrow_float(b.type) || !algorithms::is_reduction(program.request.collective) || !program.sends_partials) return false;
   const bool adds = b.op == ReduceOp::avg || b.op == ReduceOp::sum || b.op == ReduceOp::premul_sum;
   return engine_->settings().order == "canonical" || (adds && b.type != DataType::bf16);
 }
@@ -276,14 +271,14 @@ Work Member::start(Prepared call) {
   if (window_.empty()) first_sequence_ = operation->sequence;
   window_.push_back(operation);
   const bool wide = needs_wide(call.binding, **compiled);
-  if (wide || (call.call.op == ReduceOp::premul_sum && reduces(call.call.collective))) {
+  if (wide || (call.call.op == ReduceOp::premul_sum && algorithms::is_reduction(call.call.collective))) {
     algorithms::Request request = (*compiled)->request;
     request.in_place = false;
     compiled = program((*compiled)->algorithm, request);
     stage(*operation, call, wide);
   }
   if (call.call.op == ReduceOp::avg) call.binding.divide_by = std::uint32_t(rank_count());
-  if (reduces(call.call.collective) && call.call.op != ReduceOp::prod && call.call.op != ReduceOp::min && call.call.op != ReduceOp::max)
+  if (algorithms::is_reduction(call.call.collective) && call.call.op != ReduceOp::prod && call.call.op != ReduceOp::min && call.call.op != ReduceOp::max)
     call.binding.op = ReduceOp::sum;
   call.binding.header.key = {id_, operation->sequence, 0};
   call.binding.header.call = pack(operation->call);

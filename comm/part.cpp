@@ -15,8 +15,7 @@ std::uint32_t operands(const Step& step) {
   return all > 1 ? all : 0;
 }
 
-Part make_part(const algorithms::Generator& generator, const algorithms::Request& request, int rank, const Load& load) {
-  algorithms::Schedule schedule = generator.generate(request, rank);
+Part make_part(const algorithms::Request& request, int rank, algorithms::Schedule schedule, const Load& load) {
   // As much of a program as a layout reads.
   Program program;
   program.request.collective = request.collective;

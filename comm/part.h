@@ -23,8 +23,8 @@ struct Part {
   std::vector<std::uint64_t> bytes;            // by step; 0: it does not happen, and neither does its message
 };
 
-// generator.refusal(request) must be empty.
-Part make_part(const algorithms::Generator& generator, const algorithms::Request& request, int rank, const Load& load);
+// Of the schedule that a generator made for this request and rank.
+Part make_part(const algorithms::Request& request, int rank, algorithms::Schedule schedule, const Load& load);
 
 inline bool receives(const algorithms::Step& step) {
   return step.kind == algorithms::StepKind::recv || step.kind == algorithms::StepKind::recv_reduce;

@@ -50,16 +50,24 @@ BorderPrice within_hosts(const Measured& measured, bool sockets, bool crowded) {
   return priced(assumed, measured.within);
 }
 
+void price_reductions(Prices& prices, const std::optional<ReductionFigures>& measured) {
+  if (!measured) return;
+  prices.gamma = measured->cached;
+  prices.gamma_memory = measured->memory;
+}
+
 }  // namespace
 
 Medium medium_within_hosts(const Settings& settings) { return settings.transport == "tcp" ? Medium::sockets : Medium::memory; }
 
-Prices prices_of_equals(const Settings& settings, double crowding) {
+Prices prices_of_equals(const Settings& settings, double crowding, const Figures& figures) {
   Prices out;
-  const bool sockets = medium_within_hosts(settings) == Medium::sockets;
-  out.borders = {within_hosts({}, sockets, crowding > 1)};
-  out.shares_writes = !sockets;
+  const Medium medium = medium_within_hosts(settings);
+  const bool crowded = crowding > 1;
+  out.borders = {within_hosts({figures.link(medium, crowded), {}, {}}, medium == Medium::sockets, crowded)};
+  out.shares_writes = medium != Medium::sockets;
   out.crowding = crowding;
+  price_reductions(out, figures.reduction);
   return out;
 }
 
@@ -109,10 +117,7 @@ Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settin
   }
   out.prices.borders.push_back(within);
   out.prices.shares_writes = !sockets;
-  if (measured.reduction) {
-    out.prices.gamma = measured.reduction->cached;
-    out.prices.gamma_memory = measured.reduction->memory;
-  }
+  price_reductions(out.prices, measured.reduction);
   return out;
 }
 

@@ -27,8 +27,8 @@ struct Placement {
 
 // What ranks of one host reach each other over.
 Medium medium_within_hosts(const Settings& settings);
-// Assumed, for some ranks of one host.
-Prices prices_of_equals(const Settings& settings, double crowding);
+// For ranks of one host without borders between them: as measured, where `figures` say it, else assumed.
+Prices prices_of_equals(const Settings& settings, double crowding, const Figures& figures = {});
 Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settings);
 
 }  // namespace tutti::comm

@@ -139,7 +139,7 @@ Result<std::vector<Plan>> Planner::plans(const Question& q) {
       log::write_once(log::Level::info, why);
       continue;
     }
-    if (canonical_ && q.reduces && !g->canonical(q.request))
+    if (canonical_ && !g->canonical(q.request))
       return Status(Code::invalid_argument,
                     fmt::format("{} cannot be obeyed with TUTTI_ORDER=canonical: {} does not add in the canonical order for {} among {} ranks",
                                 rule.text, rule.algorithm, name_of(what), q.request.rank_count));
@@ -147,7 +147,7 @@ Result<std::vector<Plan>> Planner::plans(const Question& q) {
     return out;
   }
   for (const auto* g : algorithms::generators()) {
-    if (!suits(*g) || (canonical_ && q.reduces && !g->canonical(q.request))) continue;
+    if (!suits(*g) || (canonical_ && !g->canonical(q.request))) continue;
     const bool excluded = std::any_of(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.exclude && applies(r) && r.algorithm == g->name(); });
     if (!excluded) out.push_back({g, seconds(card(*g, q.request), q.bytes), "lowest predicted time"});
   }

@@ -44,7 +44,6 @@ inline constexpr std::uint64_t kCachedBytes = 1 << 20;
 struct Question {
   algorithms::Request request;
   std::uint64_t bytes = 0;        // of the whole vector
-  bool reduces = false;
   bool uniform = true;            // blocks of one size
 };
 

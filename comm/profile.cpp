@@ -159,7 +159,7 @@ MachineKey key_of_this_machine(const Settings& settings) {
   utsname kernel{};
   ::uname(&kernel);
   return {processor(), kernel.release, TUTTI_VERSION_STRING,
-          fmt::format("crc {}, check {}, segment {}, sockets {}, spin {} us, simd {}", settings.crc, settings.check, settings.segment, settings.sockets,
+          fmt::format("crc {}, segment {}, sockets {}, spin {} us, simd {}", settings.crc, settings.segment, settings.sockets,
                       settings.spin.count(), settings.simd.empty() ? "best" : settings.simd),
           read_host_facts().cores};
 }

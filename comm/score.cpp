@@ -257,8 +257,9 @@ std::size_t Score::memory_bytes() const {
 Result<Score> write_score(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load,
                           const std::vector<std::vector<int>>& levels, int width) {
   Writer writer(request, load, levels, width);
+  const auto schedule_of = generator.schedules(request);
   for (int rank = 0; rank < width; ++rank)
-    if (Status status = writer.add(make_part(generator, request, rank, load)); !status.ok()) return status;
+    if (Status status = writer.add(make_part(request, rank, schedule_of(rank), load)); !status.ok()) return status;
   return writer.finish();
 }
 
@@ -278,11 +279,12 @@ Result<Fold> find_fold(const algorithms::Generator& generator, const algorithms:
                   fmt::format("{} bytes cannot be cut into equal blocks: choose a multiple of {}", load.bytes, unit));
   Load whole = load;
   whole.bytes = bytes;
+  const auto schedule_of = generator.schedules(request);
   for (int rank = 0; rank < width; ++rank) {
-    const Part part = make_part(generator, request, rank, whole);
+    const Part part = make_part(request, rank, schedule_of(rank), whole);
     for (const int shift : {width, p / width / 2 * width, p - width})
-      if (!alike(part, make_part(generator, request, (rank + shift) % p, whole), p))
-        return Status(Code::unsupported, fmt::format("ranks {} and {} do not do the same", rank, (rank + shift) % p));
+      if (const int other = (rank + shift) % p; !alike(part, make_part(request, other, schedule_of(other), whole), p))
+        return Status(Code::unsupported, fmt::format("ranks {} and {} do not do the same", rank, other));
   }
   return Fold{width, bytes};
 }

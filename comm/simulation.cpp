@@ -35,8 +35,8 @@ std::uint64_t messages_of(const Part& part) {
 bool too_many(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load) {
   const int p = request.rank_count;
   const std::uint64_t limit = Score::kMaxMessages / std::uint64_t(p);
-  return messages_of(make_part(generator, request, p / 2, load)) > limit &&
-         messages_of(make_part(generator, request, p - 1, load)) > limit;
+  return messages_of(make_part(request, p / 2, generator.generate(request, p / 2), load)) > limit &&
+         messages_of(make_part(request, p - 1, generator.generate(request, p - 1), load)) > limit;
 }
 
 Status find_critical(Rehearsal& rehearsal, const Prices& prices, Simulation& out) {

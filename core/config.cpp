@@ -58,7 +58,6 @@ const Entry kEntries[] = {
      &Settings::sockets,
      64},
     {{"TUTTI_CRC", "switch", "1", "checksum each TCP frame (CRC32C)", kShared}, &Settings::crc},
-    {{"TUTTI_CHECK", "switch", "0", "checksum shared-memory slots and results too", kShared}, &Settings::check},
     {{"TUTTI_SIMD", "scalar|avx2|avx512|neon", "", "widest instruction set for reductions; empty: the processor's"},
      &Settings::simd},
     {{"TUTTI_INTERFACE", "names", "", "network interfaces to use: eth0,ib* or ^docker0 or 10.1.0.0/16"},

@@ -33,7 +33,6 @@ struct Settings {
   ByteCount segment = 0;                              // TUTTI_SEGMENT: 0 = by transport
   int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library
   bool crc = true;                                    // TUTTI_CRC: CRC32C on TCP frames
-  bool check = false;                                 // TUTTI_CHECK
   std::string place;                                  // TUTTI_PLACE: package/numa of this rank
   bool probe = true;                                  // TUTTI_PROBE: measured figures rather than assumed ones
   ByteCount memory_limit = 8ull << 20;                // TUTTI_MEMORY_LIMIT: bytes that the library keeps for a rank

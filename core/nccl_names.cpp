@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "core/config.h"
 
@@ -104,7 +105,14 @@ const Entry kEntries[] = {
 
 }  // namespace
 
-NcclName nccl_name(std::size_t index) { return index < std::size(kEntries) ? kEntries[index].name : NcclName{}; }
+std::span<const NcclName> nccl_names() {
+  static const std::vector<NcclName> names = [] {
+    std::vector<NcclName> out;
+    for (const Entry& entry : kEntries) out.push_back(entry.name);
+    return out;
+  }();
+  return names;
+}
 
 std::optional<std::string> from_nccl(std::string_view variable, const std::function<const char*(const char*)>& read,
                                      const std::function<void(const std::string&)>& tell) {

@@ -3,6 +3,7 @@
 // is set wins, and a value that cannot be understood has no effect but a line that says so.
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,7 @@ std::optional<std::string> from_nccl(std::string_view variable, const std::funct
 // The same for those without effect.
 void tell_nccl_without_effect(const std::function<const char*(const char*)>& read, const std::function<void(const std::string&)>& tell);
 
-// By position; name empty: the end.
-NcclName nccl_name(std::size_t index);
+// All that are understood.
+std::span<const NcclName> nccl_names();
 
 }  // namespace tutti

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <memory>
 
+#include "core/nccl_names.h"
+
 namespace tutti::tools {
 namespace {
 
@@ -30,6 +32,16 @@ constexpr const char* kPageTail = R"(
 | switch | `0`, `1`, `off`, `on` |
 | rules | `[collective:]algorithm[:range]`, separated by commas: `all_reduce:direct:-32K,tree:32K-1M,ring:1M-`; `^bruck`: never that one |
 
+)";
+
+constexpr const char* kPageNccl = R"(
+Names of NCCL's that people have in their scripts are understood, with one line that says what each became; a `TUTTI_*` name that is set wins.
+
+| NCCL's name | Becomes | From |
+|---|---|---|
+)";
+
+constexpr const char* kPageEnd = R"(
 The names of launchers (torchrun, Slurm, Open MPI, MPICH, PMI, PMIx) are read when `TUTTI_RANK` is not set; [launching.md](launching.md)
 tells which.
 )";
@@ -70,7 +82,11 @@ std::string env_page(std::span<const Variable> table) {
     text += fmt::format("| `{}`{} | {} | {} | {} |\n", variable.name, variable.shared ? " \\*" : "",
                         choice ? code(variable.kind) : cell(variable.kind), code(variable.default_text), cell(variable.meaning));
   }
-  return text + kPageTail;
+  text += kPageTail;
+  text += kPageNccl;
+  for (const NcclName& known : nccl_names())
+    text += fmt::format("| `{}` | {} | {} |\n", known.name, known.becomes.empty() ? "nothing" : code(known.becomes), cell(known.meaning));
+  return text + kPageEnd;
 }
 
 void add_env(CLI::App& app, int& status) {

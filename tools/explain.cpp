@@ -13,7 +13,7 @@
 #include "comm/simulation.h"
 #include "core/config.h"
 #include "core/host.h"
-#include "topology/read.h"
+#include "tools/topo.h"
 
 namespace tutti::tools {
 namespace {
@@ -70,15 +70,18 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::st
   if (!bytes) return Status(Code::invalid_argument, fmt::format("bytes: {}", bytes.status().text()));
   auto settings = read_settings();
   if (!settings) return settings.status();
-  auto machine = asked.file.empty() ? topology::read_live() : topology::read_file(asked.file);
+  const std::string& file = asked.file.empty() ? settings->topology_file : asked.file;
+  auto machine = read_topology(file);
   if (!machine) return machine.status();
   const int gpus = int(machine->all(topology::VertexKind::gpu).size());
   int ranks = asked.ranks;
-  if (ranks == 0) ranks = asked.hosts * (gpus > 1 ? gpus : asked.file.empty() ? std::max(2, read_host_facts().cores) : std::max(2, int(machine->all(topology::VertexKind::core).size())));
-  auto placed = comm::place_on(*machine, ranks, asked.hosts);
+  if (ranks == 0) ranks = asked.hosts * (gpus > 1 ? gpus : file.empty() ? std::max(2, read_host_facts().cores) : std::max(2, int(machine->all(topology::VertexKind::core).size())));
+  // What was measured is of this machine.
+  const comm::Figures figures = file.empty() ? comm::read_profile(comm::profile_folder(), comm::key_of_this_machine(*settings)) : comm::Figures{};
+  auto placed = comm::place_on(*machine, ranks, asked.hosts, *settings, figures);
   if (!placed) return placed.status();
   where = fmt::format("{} rank{} on {} host{} ({}s of {})", ranks, ranks == 1 ? "" : "s", asked.hosts, asked.hosts == 1 ? "" : "s", placed->device,
-                      asked.file.empty() ? "this machine" : asked.file);
+                      file.empty() ? "this machine" : file);
   auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
   if (!explanation) return explanation;
   const algorithms::Request request{*collective, ranks, 0, false, placed->placement.levels};
@@ -117,7 +120,9 @@ std::string explanation_text(const comm::Explanation& e, const std::string& wher
     text += fmt::format("{} {:<20} {:>6} {:>12}  {:<{}}  {:>12}{}\n", i == 0 ? '*' : ' ', c.algorithm, c.steps, c.bytes_on_wire, over, title.size(),
                         time_text(c.predicted_us), c.simulated_us ? fmt::format("  simulated {}", time_text(*c.simulated_us)) : "");
   }
-  text += fmt::format("\nchosen: {}: {}\nlimiting link: {}\n", e.candidates[0].algorithm, e.reason,
+  std::string prices;
+  for (std::size_t i = 0; i < e.borders.size(); ++i) prices += fmt::format("{}{} {}", i ? ", " : "", e.borders[i], e.measured[i] ? "measured" : "assumed");
+  text += fmt::format("\nprices: {}\nchosen: {}: {}\nlimiting link: {}\n", prices, e.candidates[0].algorithm, e.reason,
                       e.limiting_link == "rank" ? "between ranks of one group" : "between groups by " + e.limiting_link);
   if (!e.refused.empty()) text += "not candidates:\n";
   for (const auto& why : e.refused) text += "  " + why + "\n";
@@ -126,7 +131,7 @@ std::string explanation_text(const comm::Explanation& e, const std::string& wher
 
 std::string explanation_json(const comm::Explanation& e) {
   nlohmann::json out = {{"collective", std::string(name_of(e.collective))}, {"bytes", e.bytes}, {"ranks", e.ranks},
-                        {"chosen", e.candidates[0].algorithm}, {"reason", e.reason}, {"limiting_link", e.limiting_link}, {"borders", e.borders}};
+                        {"chosen", e.candidates[0].algorithm}, {"reason", e.reason}, {"limiting_link", e.limiting_link}, {"borders", e.borders}, {"measured", e.measured}};
   out["candidates"] = nlohmann::json::array();
   for (const auto& c : e.candidates)
     out["candidates"].push_back({{"algorithm", c.algorithm}, {"steps", c.steps}, {"bytes_on_wire", c.bytes_on_wire}, {"hops", c.hops},
@@ -143,7 +148,7 @@ void add_explain(CLI::App& app, int& status) {
   verb->add_option("bytes", asked->bytes, "of the whole vector, such as 4M")->required();
   verb->add_option("--ranks", asked->ranks, "default: a rank a GPU, or a core")->check(CLI::PositiveNumber);
   verb->add_option("--hosts", asked->hosts, "hosts like this one")->check(CLI::PositiveNumber);
-  verb->add_option("--file", asked->file, "a machine in any form that tutti topo reads; default: this machine");
+  verb->add_option("--file", asked->file, "a machine in any form that tutti topo reads; default: TUTTI_TOPOLOGY_FILE, else this machine");
   verb->add_flag("--simulate", asked->simulate, "play the schedules event by event, with shared links; up to 64 ranks all of them, else the chosen one and the ring");
   verb->add_option("--goal", asked->goal, "write the schedule as GOAL text (LogGOPSim) to this file");
   verb->add_option("--algorithm", asked->algorithm, "of --goal; default: the chosen one");

@@ -14,7 +14,8 @@ namespace tutti::topology {
 Result<Graph> read_live();
 
 // Any of the forms below, told apart by content. A folder, or a tar archive (.tar, .tar.gz, .tar.bz2): a snapshot of /sys as
-// hwloc-gather-topology makes it. A text that is no file's name but reads like "numa:2 pu:4": hwloc synthetic.
+// hwloc-gather-topology makes it. A text that is no file's name but reads like "numa:2 pu:4", or a file of one such line: hwloc
+// synthetic.
 // invalid_argument: file, line and what was expected; unsupported: a version that cannot be read, and what to do.
 Result<Graph> read_file(const std::string& path);
 

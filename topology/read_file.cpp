@@ -94,6 +94,8 @@ Result<Graph> read_file(const std::string& path) {
   const std::size_t first = text->find_first_not_of(" \t\r\n\xef\xbb\xbf");
   if (first == std::string::npos)
     return Status(Code::invalid_argument, path + ":1: expected a topology, found an empty file");
+  const std::string line = text->substr(first, text->find_last_not_of(" \t\r\n") + 1 - first);
+  if (is_synthetic(line)) return read_synthetic(line, path);
   if ((*text)[first] != '<') return read_matrix(*text, path);
   const std::string root = root_element(*text);
   if (root == "topology") return read_hwloc_xml(*text, path);

@@ -23,7 +23,6 @@ std::vector<Plan> plans(const MachinePlacement& machine, int ranks, std::uint64_
   Question question;
   question.request = {Collective::all_reduce, ranks, 0, false, machine.placement.levels};
   question.bytes = bytes;
-  question.reduces = true;
   return *planners.back()->plans(question);
 }
 

@@ -59,7 +59,6 @@ std::string best(const Placement& placement, int ranks, std::uint64_t bytes) {
   Question question;
   question.request = {Collective::all_reduce, ranks, 0, false, placement.levels};
   question.bytes = bytes;
-  question.reduces = true;
   return std::string(planner.plans(question)->front().generator->name());
 }
 
@@ -75,7 +74,6 @@ TEST(Placement, PlanningIsQuick) {
   Planner planner = planner_for(p);
   Question question;
   question.request = {Collective::all_reduce, 64, 0, false, p.levels};
-  question.reduces = true;
   ASSERT_TRUE(planner.plans(question).ok());              // the cards are counted once
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 100; ++i) {

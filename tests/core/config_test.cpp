@@ -92,7 +92,6 @@ TEST(Settings, reads_each_variable_into_its_own_field) {
                    {"TUTTI_SEGMENT", "128K"},
                    {"TUTTI_SOCKETS", "4"},
                    {"TUTTI_CRC", "0"},
-                   {"TUTTI_CHECK", "1"},
                    {"TUTTI_MEMORY_LIMIT", "32M"},
                    {"TUTTI_TIMEOUT", "5"},
                    {"TUTTI_INIT_TIMEOUT", "250ms"},
@@ -116,7 +115,6 @@ TEST(Settings, reads_each_variable_into_its_own_field) {
   want.segment = 131072;
   want.sockets = 4;
   want.crc = false;
-  want.check = true;
   want.memory_limit = 33554432;
   want.timeout = 5s;
   want.init_timeout = 250ms;

@@ -302,6 +302,9 @@ TEST(ReadFile, TellsTheFormByContent) {
         "<system version=\"1\"><cpu numaid=\"0\" affinity=\"0000ffff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" "
         "familyid=\"143\" modelid=\"49\"/></system>");
   EXPECT_EQ(read_file(f.path() + "/e")->format, "nccl-xml");
+  f.put("f", "\npackage:2 core:2 pu:1 \n");
+  EXPECT_EQ(read_file(f.path() + "/f")->format, "synthetic");
+  EXPECT_EQ(read_file(f.path() + "/f")->all(VertexKind::package).size(), 2u);
 }
 
 TEST(Live, WhatThisProcessMayUse) {
