@@ -155,7 +155,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
     if (op.complete()) return;
   }
   op.execution->start(op.member().wires());
-  if (!op.execution->finished()) deliver_parked(op);
+  deliver_parked(op);      // also to one that has nothing to receive: it shall hear of what it did not expect
   if (!op.complete() && op.execution->finished()) complete(op, {});
 }
 
@@ -329,9 +329,10 @@ void Engine::on_segment(int peer, const SegmentHeader& header, const std::byte* 
   Member* member = nullptr;
   Operation* operation = find(peer, header, &member);
   if (!operation || !operation->execution) {
-    const bool stale = member && (!member->broken().ok() || member->is_stale(header, member->rank_of(peer)));
-    if (stale) return lease.release();
-    parked_.push_back({peer, Piece(header, data, lease)});
+    const bool ended = member && member->has_ended(header, member->rank_of(peer));
+    if (!ended && (!member || member->broken().ok())) return void(parked_.push_back({peer, Piece(header, data, lease)}));
+    lease.release();
+    if (ended) missed(*member, peer, header);
     return;
   }
   const std::uint64_t call = pack(operation->call);
@@ -352,6 +353,18 @@ void Engine::disagree(Member& member, int peer, Operation& operation, std::uint6
                                  to_string(operation.call), describe(peer), to_string(theirs));
   if (theirs == operation.call) text += ", but for different sizes of blocks or by another algorithm (compare the TUTTI_ settings)";
   fail(member, Status(Code::mismatch, text, member.rank_of(peer)));
+}
+
+// What an operation receives has come before it ends; for one of the right size and call there is nothing else to come.
+void Engine::missed(Member& member, int peer, const SegmentHeader& header) {
+  const std::uint32_t sequence = header.key.operation;
+  if (header.key.communicator & kPairBit) return;   // was refused when its first segment came
+  const auto ours = member.earlier(sequence);
+  const Status cause(Code::mismatch,
+                     fmt::format("operation {}: {} called {} and was to receive nothing more, {} called {} and sent it data", sequence,
+                                 describe(world_rank_), ours ? to_string(*ours) : "something else", describe(peer), to_string(unpack(header.call))),
+                     member.rank_of(peer));
+  fail(member, cause);
 }
 
 void Engine::on_sent(int, std::uint64_t token) {

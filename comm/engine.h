@@ -132,6 +132,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   bool decides(const Member& member) const;
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
   void deliver_parked(Operation& operation);
+  void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
   void dial(int world_rank, bool unix_stream);
   void streams_ready(int world_rank, bool unix_stream, bool opener, std::vector<std::unique_ptr<Stream>> streams);

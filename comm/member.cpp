@@ -59,10 +59,14 @@ Operation* Member::find(int peer, const SegmentHeader& header) {
   return at < window_.size() ? window_[at].get() : nullptr;
 }
 
-// Belongs to an operation that has ended here.
-bool Member::is_stale(const SegmentHeader& header, int peer) const {
+bool Member::has_ended(const SegmentHeader& header, int peer) const {
   const std::uint32_t next = header.key.communicator & kPairBit ? pairs_[std::size_t(peer)].receives : next_sequence_;
   return std::int32_t(header.key.operation - next) < 0;
+}
+
+std::optional<Call> Member::earlier(std::uint32_t sequence) const {
+  if (next_sequence_ - sequence > calls_.size()) return std::nullopt;
+  return unpack(calls_[sequence % calls_.size()]);
 }
 
 void Member::forget(Operation& operation) {
@@ -281,7 +285,7 @@ Work Member::start(Prepared call) {
   if (algorithms::is_reduction(call.call.collective) && call.call.op != ReduceOp::prod && call.call.op != ReduceOp::min && call.call.op != ReduceOp::max)
     call.binding.op = ReduceOp::sum;
   call.binding.header.key = {id_, operation->sequence, 0};
-  call.binding.header.call = pack(operation->call);
+  call.binding.header.call = calls_[operation->sequence % calls_.size()] = pack(operation->call);
   call.binding.header.plan = (*compiled)->hash;
   call.binding.segment_limit = engine_->settings().segment;
   call.binding.token = operation->token;

@@ -1,9 +1,11 @@
 #pragma once
 // Member: one rank's membership in one communicator: who the ranks are, the numbering of operations, the programs in use,
 // and the first cause once it is broken. Everything under the engine's lock unless said otherwise.
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <tutti/communicator.h>
 #include <vector>
@@ -68,7 +70,9 @@ class Member : public std::enable_shared_from_this<Member> {
   Watch& watch() { return watch_; }
   std::uint32_t started() const { return next_sequence_; }
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
-  bool is_stale(const transport::SegmentHeader& header, int peer) const;
+  // Whether it belongs to an operation that has ended here.
+  bool has_ended(const transport::SegmentHeader& header, int peer) const;
+  std::optional<Call> earlier(std::uint32_t sequence) const;   // what was called; of the last kKeptCalls collectives
 
  private:
   struct ProgramKey {
@@ -109,6 +113,8 @@ class Member : public std::enable_shared_from_this<Member> {
   std::map<PlanKey, std::shared_ptr<const Program>> plans_;
   std::map<ProgramKey, std::shared_ptr<const Program>> programs_;
   std::uint32_t next_sequence_ = 0;
+  static constexpr std::size_t kKeptCalls = 64;
+  std::array<std::uint64_t, kKeptCalls> calls_{};   // packed, by sequence
   std::deque<std::shared_ptr<Operation>> window_;   // by sequence, from first_sequence_; empty pointers: complete
   std::uint32_t first_sequence_ = 0;
   struct Pair {

@@ -231,6 +231,36 @@ TEST(SimCommunicator, ARankThatCallsSomethingElseIsAMismatchForAll) {
   }
 }
 
+// Nobody waits for anything there: the operation ends well everywhere, and what was sent comes too late for it.
+TEST(SimCommunicator, WhenAllThinkThatTheyAreTheRootAllHearOfIt) {
+  for (const std::uint64_t seed : seeds(100)) {
+    CrewOptions options = rough_crew(seed, 0);
+    options.settings.timeout = seconds{5};
+    Dice dice{seed};
+    Exchange usual;
+    usual.ranks = options.ranks;
+    usual.count = 1 + dice.below(64);
+    options.exchanges = kForEver;
+    options.agenda = [=](int rank, int index) {
+      Exchange x = usual;
+      if (index != 3) return x;
+      x.what = Collective::broadcast;
+      x.root = rank;
+      return x;
+    };
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    const TimePoint since = crew.world.now();
+    EXPECT_TRUE(crew.run_until_over(seconds{60})) << crew.report();
+    expect_one_verdict(crew, since, seconds{20});
+    EXPECT_TRUE(crew.all([&](const CrewRank& rank) {
+      return rank.verdict && rank.verdict->code() == Code::mismatch && rank.verdict->text().find("operation 3: ") != std::string::npos &&
+             rank.verdict->text().find(" called broadcast ") != rank.verdict->text().rfind(" called broadcast ");
+    })) << crew.report();
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
 TEST(SimCommunicator, TheSameSeedGivesTheSameRun) {
   for (const std::uint64_t seed : seeds(15)) {
     std::uint64_t hash[2], events[2];
