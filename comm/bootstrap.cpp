@@ -19,8 +19,13 @@ using StreamPtr = std::unique_ptr<Stream>;
 
 constexpr std::chrono::seconds kAnswerGrace{3};  // the meeting point's verdict says more than our own clock
 constexpr std::chrono::seconds kLinkLimit{10};   // to link up and spread the table, once all have met
+constexpr std::chrono::seconds kTablePatience{2};      // longer than the linking: who waits for a link knows better
+constexpr std::chrono::milliseconds kCheckAfter{500};  // that a rank which should have dialled still lives
+constexpr std::chrono::milliseconds kTellLimit{250};   // for ranks that link up with one that has given up
+constexpr std::size_t kMaxWordBytes = 4096;            // of what such a one says
 constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::milliseconds kFirstPause{10}, kLongestPause{1000}, kFirstRound{250};
+constexpr int kDialAttempts = 3;
 constexpr std::uint8_t kTableFrame = 1;  // Control::Kind goes on from there
 
 bool is_loopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address.rfind("[::1]", 0) == 0; }
@@ -75,6 +80,9 @@ class Joining {
   Task<Status> visit();
   Result<std::vector<std::string>> candidates();
   Task<void> link_to(const RankInfo& peer);
+  Task<void> check(const RankInfo& peer);
+  Task<Status> unite();
+  Task<void> tell(Status why);
   Task<Status> link_up();
   Task<Status> spread_table();
   Task<Status> exchange(int round, std::size_t count);
@@ -137,17 +145,50 @@ Task<Status> Joining::run() {
     if (!status) co_return status;
     world_->epoch_ = answer_.epoch;
     link_deadline_ = std::max(deadline_, loop_.now() + kLinkLimit);
-    auto linking = link_up();
-    status = co_await linking;
-    if (!status) co_return status;
   }
   own_.shared_text.clear();  // compared; nobody needs it any more
-  auto spreading = spread_table();
-  Status spread = co_await spreading;
-  if (!spread) co_return spread;
+  auto uniting = unite();
+  if (Status united = co_await uniting; !united) {
+    auto telling = tell(united);
+    co_await telling;
+    co_return united;
+  }
   world_->control_ = std::make_unique<Control>(request_.rank, world_->ranks_, std::move(linked_));
   world_->joining_ = nullptr;
   co_return Status();
+}
+
+Task<Status> Joining::unite() {
+  auto linking = link_up();
+  Status status = co_await linking;
+  if (!status) co_return status;
+  auto spreading = spread_table();
+  status = co_await spreading;
+  co_return status;
+}
+
+// Those who are linked to this rank, or link up shortly, shall name who is at fault, not this rank.
+Task<void> Joining::tell(Status why) {
+  if (why.culprit() < 0) co_return;
+  const auto word = Control::lost_frame(why.culprit(), why.text());
+  const TimePoint end = loop_.now() + kTellLimit;
+  for (auto& [rank, stream] : linked_) {
+    if (rank == why.culprit() || !stream) continue;
+    auto writing = write_all(loop_, *stream, word, end);
+    co_await writing;
+  }
+  while (loop_.now() < end) {
+    auto popping = links_.pop(end);
+    auto link = co_await popping;
+    if (!link || !link->stream) continue;
+    linked_[link->rank] = std::move(*link->stream);
+    auto writing = write_all(loop_, *linked_[link->rank], word, end);
+    co_await writing;
+  }
+  for (auto& [rank, stream] : linked_) {     // closing with bytes unread would reset, and take back what was said
+    std::array<std::byte, 4096> rest;
+    for (IoResult io = stream->read(rest); io.status.ok() && io.bytes > 0;) io = stream->read(rest);
+  }
 }
 
 Status Joining::open_doors() {
@@ -297,21 +338,16 @@ Task<Status> Joining::visit() {
 }
 
 Task<void> Joining::link_to(const RankInfo& peer) {
-  constexpr int kAttempts = 3;
-  Status last;
-  for (int i = 0; i < kAttempts; ++i) {
-    auto connecting =
-        world_->dial_rank(peer, hello(Purpose::control), std::min(link_deadline_, loop_.now() + kHandshakeLimit));
-    auto stream = co_await connecting;
-    if (stream) {
-      links_.push({peer.rank, answer_.epoch, std::move(*stream)});
-      co_return;
-    }
-    last = stream.status();
-    SleepUntil later(loop_, loop_.now() + kFirstPause * (i + 1));
-    co_await later;
-  }
-  links_.push({peer.rank, answer_.epoch, last});
+  auto connecting = world_->dial_rank(peer, hello(Purpose::control), link_deadline_);
+  auto stream = co_await connecting;
+  links_.push({peer.rank, answer_.epoch, std::move(stream)});
+}
+
+// Whether a rank that is to dial this one is still there: the connection itself is dropped on arrival.
+Task<void> Joining::check(const RankInfo& peer) {
+  auto connecting = world_->dial_rank(peer, hello(Purpose::meeting), link_deadline_);
+  auto stream = co_await connecting;
+  if (!stream && stream.status().code() == Code::peer_lost) links_.push({peer.rank, answer_.epoch, stream.status()});
 }
 
 Status Joining::lost(int rank, const Status& why) const {
@@ -331,8 +367,13 @@ Task<Status> Joining::link_up() {
   for (const RankInfo& peer : answer_.neighbours)
     if (peer.rank > request_.rank) dials_.spawn(link_to(peer));
   while (linked_.size() < wanted.size()) {
-    auto popping = links_.pop(link_deadline_);
+    auto popping = links_.pop(std::min(link_deadline_, loop_.now() + kCheckAfter));
     auto link = co_await popping;
+    if (!link && loop_.now() < link_deadline_) {
+      for (const RankInfo& peer : answer_.neighbours)
+        if (peer.rank < request_.rank && !linked_.count(peer.rank)) dials_.spawn(check(peer));
+      continue;
+    }
     if (!link) {
       int missing = *std::find_if(wanted.begin(), wanted.end(), [&](int rank) { return !linked_.count(rank); });
       co_return lost(missing, Status(Code::timeout, "it did not connect in time"));
@@ -360,24 +401,26 @@ Task<Status> Joining::spread_table() {
 
 Task<Status> Joining::exchange(int round, std::size_t count) {
   const int to = wrapped(request_.rank - (1l << round)), from = wrapped(request_.rank + (1l << round));
+  const TimePoint deadline = link_deadline_ + kTablePatience;
   ByteWriter body, message;
   body.number(kTableFrame).number(std::uint8_t(round));
   for (std::size_t i = 0; i < count; ++i) encode(world_->info(wrapped(request_.rank + long(i))), body);
   message.number(std::uint32_t(body.bytes().size())).raw(body.bytes());
-  auto writing = write_all(loop_, *linked_[to], message.bytes(), link_deadline_);
+  auto writing = write_all(loop_, *linked_[to], message.bytes(), deadline);
   writing.start();  // beside the reading: both sides may be more than a socket holds
 
   std::array<std::byte, 4> head;
-  auto reading = read_exact(loop_, *linked_[from], head, link_deadline_);
+  auto reading = read_exact(loop_, *linked_[from], head, deadline);
   Status status = co_await reading;
   if (!status) co_return lost(from, status);
   std::size_t bytes = ByteReader(head).number<std::uint32_t>();
-  if (bytes > 2 + count * kMaxRankInfoBytes)
+  if (bytes > std::max(2 + count * kMaxRankInfoBytes, kMaxWordBytes))
     co_return lost(from, Status(Code::network, "it sent a table that is too long"));
   std::vector<std::byte> table(bytes);
-  auto rest = read_exact(loop_, *linked_[from], table, link_deadline_);
+  auto rest = read_exact(loop_, *linked_[from], table, deadline);
   status = co_await rest;
   if (!status) co_return lost(from, status);
+  if (auto given_up = Control::read_lost(table); given_up && given_up->culprit() != request_.rank) co_return *given_up;
   ByteReader in(table);
   bool good = in.number<std::uint8_t>() == kTableFrame && in.number<std::uint8_t>() == round;
   for (std::size_t i = 0; good && i < count; ++i) {
@@ -434,16 +477,21 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
                      fmt::format("{} and {} have no address in common for {}", own.describe(), peer.describe(),
                                  name_of(hello.purpose)),
                      peer.rank);
-  auto dialling = dial(loop_, candidates, key_, hello, deadline);
-  auto dialled = co_await dialling;
-  if (!dialled) {
-    Code code = dialled.status().code() == Code::network ? Code::peer_lost : dialled.status().code();
-    co_return Status(code, fmt::format("cannot reach {}: {}", peer.describe(), dialled.status().text()), peer.rank);
+  // Again where a connection was cut before the welcome: its listener may have had enough of a slow or interrupted path.
+  for (int attempt = 1;; ++attempt) {
+    auto dialling = dial(loop_, candidates, key_, hello, deadline);
+    auto dialled = co_await dialling;
+    if (dialled && dialled->peer.rank == peer.rank) co_return std::move(dialled->stream);
+    if (dialled)
+      co_return Status(Code::peer_lost, fmt::format("rank {} answers where {} was", dialled->peer.rank, peer.describe()),
+                       peer.rank);
+    const Code code = dialled.status().code();
+    if (code != Code::network || attempt == kDialAttempts)
+      co_return Status(code == Code::network ? Code::peer_lost : code,
+                       fmt::format("cannot reach {}: {}", peer.describe(), dialled.status().text()), peer.rank);
+    SleepUntil later(loop_, loop_.now() + kFirstPause * attempt);
+    co_await later;
   }
-  if (dialled->peer.rank != peer.rank)
-    co_return Status(Code::peer_lost, fmt::format("rank {} answers where {} was", dialled->peer.rank, peer.describe()),
-                     peer.rank);
-  co_return std::move(dialled->stream);
 }
 
 Task<Result<StreamPtr>> World::connect_to(int rank, Purpose purpose, std::uint16_t index, std::uint16_t count,

@@ -42,6 +42,20 @@ std::vector<std::byte> Control::frame(Kind kind, int origin, std::uint32_t numbe
   return out.take();
 }
 
+std::vector<std::byte> Control::lost_frame(int rank, const std::string& text) {
+  return frame(Kind::lost, rank, 0, std::as_bytes(std::span(text)));
+}
+
+std::optional<Status> Control::read_lost(std::span<const std::byte> body) {
+  if (body.size() < kFrameHead || Kind(body[0]) != Kind::lost) return std::nullopt;
+  ByteReader in(body);
+  in.number<std::uint8_t>();
+  const int rank = int(in.number<std::uint32_t>());
+  in.number<std::uint32_t>();
+  const auto text = in.rest();
+  return Status(Code::peer_lost, std::string(reinterpret_cast<const char*>(text.data()), text.size()), rank);
+}
+
 Status Control::spread(std::span<const std::byte> message) {
   if (message.size() > kMaxMessageBytes)
     return {Code::invalid_argument, fmt::format("a control message of {} bytes", message.size())};
@@ -191,7 +205,7 @@ void Control::end(int rank, const std::string& how) {
 
 void Control::lose(int rank, const std::string& text) {
   if (left_.count(rank) || !lost_.insert(rank).second) return;
-  forward(rank, frame(Kind::lost, rank, 0, std::as_bytes(std::span(text))));
+  forward(rank, lost_frame(rank, text));
   tell_lost(rank, text);
 }
 

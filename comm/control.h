@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -35,6 +36,10 @@ class Control {
   void on_message(std::function<void(int from, std::span<const std::byte>)> callback);
   // Once for each rank; also for ranks that have no link here. peer_lost, with the rank as culprit.
   void on_lost(std::function<void(int rank, const Status& why)> callback);
+
+  // What tells that a rank is lost, for links that are no control plane yet: a whole frame, and one without its length.
+  static std::vector<std::byte> lost_frame(int rank, const std::string& text);
+  static std::optional<Status> read_lost(std::span<const std::byte> body);
 
   std::vector<int> neighbours() const;
   // It said goodbye, or is lost.

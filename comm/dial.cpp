@@ -47,6 +47,7 @@ Task<Result<Dialled>> dial(Loop& loop, const std::vector<std::string>& candidate
     if (!answer) continue;
     if (*answer) co_return std::move(*answer);
     ++failed;
+    if (answer->status().code() == Code::aborted) continue;   // made way for one that may yet fail
     if (failed == 1 || answer->status().code() != Code::network || worst.code() == Code::network)
       worst = answer->status();
   }

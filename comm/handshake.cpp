@@ -23,6 +23,7 @@ constexpr std::size_t kNonceBytes = 16;
 constexpr std::size_t kStartBytes = kMagic.size() + 4;
 constexpr std::size_t kHelloBytes = kStartBytes + 1 + 8 + 4 + 4 + 2 + 2 + 4 + kNonceBytes;
 constexpr std::size_t kAnswerBytes = kStartBytes + 4 + kNonceBytes;  // without its HMAC
+constexpr std::byte kWelcome{1};
 
 Mac mac_of(const JobKey& key, std::string_view label, const Bytes& hello, const Bytes& answer) {
   Bytes message;
@@ -177,6 +178,9 @@ Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKe
   if (!status) co_return status;
   if (!equal(got, wanted))
     co_return Status(Code::mismatch, fmt::format("{} has another job key", stream.remote_address()));
+  auto welcoming = write_all(loop, stream, std::span(&kWelcome, 1), deadline);
+  status = co_await welcoming;
+  if (!status) co_return status;
   co_return *peer;
 }
 
@@ -205,6 +209,11 @@ Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobK
   auto proving = write_all(loop, stream, own_proof, deadline);
   status = co_await proving;
   if (!status) co_return status;
+  std::byte welcome{};
+  auto hearing = read_exact(loop, stream, std::span(&welcome, 1), deadline);
+  status = co_await hearing;
+  if (!status) co_return status;
+  if (welcome != kWelcome) co_return stranger(stream, "what it sent is no tutti handshake");
   ByteReader in(std::span<const std::byte>(answer).subspan(kStartBytes));
   PeerHello peer = own;
   peer.rank = int(in.number<std::uint32_t>());

@@ -5,6 +5,9 @@
 //   caller -> listener   magic 8, wire version 4, then: purpose, job, rank, epoch, index, count, 16 random bytes
 //   listener -> caller   magic 8, wire version 4, then: rank, 16 random bytes, HMAC("listener", both messages so far)
 //   caller -> listener   HMAC("caller", both messages so far)
+//   listener -> caller   1 byte: welcome
+//
+// Without the welcome a caller could hold a connection that its listener has given up.
 //
 // Magic and wire version lead in all versions, so that two versions can name each other. A listener drops a connection
 // on the first byte that is wrong, and holds less than 256 bytes of it at any time. Replays fail on the listener's

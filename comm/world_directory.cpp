@@ -35,9 +35,10 @@ void WorldDirectory::arrived(const PeerHello& hello, std::unique_ptr<Stream> str
   const auto key = std::tuple(hello.rank, hello.purpose, hello.call);
   Partial& partial = partial_[key];
   partial.streams.resize(std::max<std::size_t>(partial.streams.size(), hello.count));
-  if (hello.index >= partial.streams.size() || partial.streams[hello.index]) return;
-  partial.streams[hello.index] = std::move(stream);
-  if (++partial.there < partial.streams.size()) return;
+  if (hello.index >= partial.streams.size()) return;
+  partial.there += !partial.streams[hello.index];
+  partial.streams[hello.index] = std::move(stream);       // dialled again: the peer has given up the one before
+  if (partial.there < partial.streams.size()) return;
   auto streams = std::move(partial.streams);
   partial_.erase(key);
   on_incoming_(hello.rank, hello.purpose == Purpose::shm, std::move(streams));

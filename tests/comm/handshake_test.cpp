@@ -80,8 +80,10 @@ class Handshake : public ::testing::Test {
       pump(*right.caller, *left.listener, out.from_listener);
       loop().run(1ms);
       if (connecting.done()) left.caller.reset();
-      if (accepting.done() && !connecting.done())
-        right.listener.reset(), left.listener.reset(), left.listener = connect_pair().listener;
+      if (!accepting.done() || connecting.done()) continue;
+      pump(*right.caller, *left.listener, out.from_listener);     // its last word
+      loop().run(10ms);
+      right.listener.reset(), left.listener.reset(), left.listener = connect_pair().listener;
     }
     out.connected = connecting.result();
     out.accepted = accepting.result();

@@ -187,6 +187,35 @@ TEST(SimCommunicator, AProcessThatStandsStillIsNamedInTime) {
   }
 }
 
+// Hosts that do not reach each other for a while, from any moment on: while the first connections for data are made, or later.
+TEST(SimCommunicator, APartitionThatHealsInTimeDelaysButHarmsNothing) {
+  int delayed = 0;
+  for (const std::uint64_t seed : seeds(100)) {
+    CrewOptions options = rough_crew(seed, 64 << 10);
+    if (options.hosts < 2) continue;
+    options.settings.timeout = seconds{60};
+    options.exchanges = 12;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    Dice& dice = crew.world.dice();
+    crew.world.run_for(dice.up_to(milliseconds{dice.chance(0.7) ? 3 : 100}));
+    std::vector<std::vector<int>> sides(2);
+    sides[0].push_back(0);
+    sides[1].push_back(1);
+    for (int host = 2; host < options.hosts; ++host) sides[dice.below(2)].push_back(host);
+    crew.world.partition(sides);
+    const TimePoint healed = crew.world.now() + dice.up_to(seconds{dice.chance(0.5) ? 2 : 20});
+    crew.world.run_for(healed - crew.world.now());
+    delayed += !crew.all([](const CrewRank& rank) { return rank.over(); });
+    crew.world.heal();
+    crew.run_until_over(seconds{300});
+    expect_right(crew);
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+  if (!whole_range()) return;
+  EXPECT_GT(delayed, 30) << "the test must reach what it is about";
+}
+
 // What one rank makes instead of an all_reduce.
 Exchange another(const Exchange& usual, Dice& dice) {
   Exchange x = usual;
