@@ -62,9 +62,9 @@ std::vector<Grouping> nested(std::vector<Grouping> candidates, std::size_t devic
 // Bytes a second of the slowest link of that kind which ends at a GPU; 0: none.
 double slowest(const Graph& graph, LinkKind kind) {
   double least = 0;
+  const auto is_gpu = [&](int vertex) { return vertex >= 0 && graph.vertices[std::size_t(vertex)].kind == VertexKind::gpu; };
   for (const auto& link : graph.links) {
-    const bool ends = graph.vertices[std::size_t(link.a)].kind == VertexKind::gpu || graph.vertices[std::size_t(link.b)].kind == VertexKind::gpu;
-    if (link.kind == kind && ends && link.bandwidth.known()) least = least == 0 ? link.bandwidth.value : std::min(least, link.bandwidth.value);
+    if (link.kind == kind && (is_gpu(link.a) || is_gpu(link.b)) && link.bandwidth.known()) least = least == 0 ? link.bandwidth.value : std::min(least, link.bandwidth.value);
   }
   return least;
 }
