@@ -113,8 +113,16 @@ Engine::Lock Engine::lock() {
   return held;
 }
 
+// 31 bits: who gives it, and which of the last kSplits. One in use is not given again.
+std::uint32_t Engine::allot_communicator() {
+  constexpr std::uint32_t kSplits = 1 << 15;
+  std::uint32_t id;
+  do id = std::uint32_t(world_rank_) << 15 | (++splits_ % kSplits);
+  while (members_.count(id) || id == kWorldCommunicator);
+  return id;
+}
+
 void Engine::add_member(std::shared_ptr<Member> member) {
-  next_communicator_ = std::max(next_communicator_, member->id() + 1);
   members_[member->id()] = std::move(member);
 }
 
@@ -260,6 +268,7 @@ void Engine::heard(int from, const Word& word) {
   const auto it = members_.find(word.communicator);
   if (it == members_.end()) return;
   const auto member = it->second;
+  if (member->rank_of(from) < 0) return;     // of a sibling that was split off with this one: it has the same id
   const TimePoint now = loop_->now();
   switch (word.kind) {
     case Word::Kind::cause: return suspect(*member, word.status, from);
@@ -329,7 +338,8 @@ void Engine::on_segment(int peer, const SegmentHeader& header, const std::byte* 
   Member* member = nullptr;
   Operation* operation = find(peer, header, &member);
   if (!operation || !operation->execution) {
-    const bool ended = member && member->has_ended(header, member->rank_of(peer));
+    const int rank = member ? member->rank_of(peer) : -1;
+    const bool ended = rank >= 0 && member->has_ended(header, rank);
     if (!ended && (!member || member->broken().ok())) return void(parked_.push_back({peer, Piece(header, data, lease)}));
     lease.release();
     if (ended) missed(*member, peer, header);

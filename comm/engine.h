@@ -88,7 +88,9 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void add_member(std::shared_ptr<Member> member);
   void remove_member(std::uint32_t communicator);
   std::uint32_t next_token() { return ++last_token_; }
-  std::uint32_t next_communicator() const { return next_communicator_; }
+  // The world's communicator, and a number for those that this rank splits off; no other rank gives the same.
+  static constexpr std::uint32_t kWorldCommunicator = 1;
+  std::uint32_t allot_communicator();
   void start(const std::shared_ptr<Operation>& operation);   // execution is bound
   void track(const std::shared_ptr<Operation>& operation);   // without execution (groups)
   void complete(Operation& operation, Status status);
@@ -163,7 +165,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::vector<transport::Transport*> wires_;        // those with a connection: only they are polled
   std::vector<Peer> peers_;
   std::unordered_map<std::uint32_t, std::shared_ptr<Member>> members_;
-  std::uint32_t next_communicator_ = 1, last_token_ = 0;
+  std::uint32_t splits_ = 0, last_token_ = 0;
   std::vector<std::shared_ptr<Operation>> pending_;
   std::vector<std::unique_ptr<Execution>> idle_executions_;
   std::size_t idle_bytes_ = 0;           // that they hold

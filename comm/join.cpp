@@ -78,7 +78,7 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
   std::shared_ptr<Member> own;
   {
     auto held = engine->lock();
-    own = std::make_shared<Member>(engine, engine->next_communicator(), std::move(everyone), world.rank(), placement.levels, std::move(planner));
+    own = std::make_shared<Member>(engine, Engine::kWorldCommunicator, std::move(everyone), world.rank(), placement.levels, std::move(planner));
     engine->add_member(own);
   }
   const auto measured = probe(own, ranks, settings, wanted);

@@ -405,29 +405,20 @@ Work Member::end_group() {
 Result<Communicator> Member::split(int color, int key) {
   struct Entry {
     std::int32_t color, key;
-    std::uint32_t next;
+    std::uint32_t id;
   };
   Entry mine{color, key, 0};
-  {
+  if (rank_ == 0) {
     auto held = engine_->lock();
-    mine.next = engine_->next_communicator();
+    mine.id = engine_->allot_communicator();
   }
   std::vector<Entry> entries(world_ranks_.size());
   AllGather call{&mine, entries.data(), sizeof(Entry), DataType::u8};
   auto prepared = prepare(call, {rank_, rank_count()});
   if (!prepared) return prepared.status();
   if (Status status = start(std::move(*prepared)).wait(); !status.ok()) return status;
-  // Every colour gets an id of its own, the same on all ranks.
-  std::vector<int> colors;
-  std::uint32_t id = 0;
-  for (const Entry& e : entries) {
-    id = std::max(id, e.next);
-    if (e.color >= 0) colors.push_back(e.color);
-  }
   if (color < 0) return Communicator();
-  std::sort(colors.begin(), colors.end());
-  colors.erase(std::unique(colors.begin(), colors.end()), colors.end());
-  id += std::uint32_t(std::lower_bound(colors.begin(), colors.end(), color) - colors.begin());
+  const std::uint32_t id = entries[0].id;      // of all colours: no rank is in two of them
   std::vector<int> members;
   for (int r = 0; r < rank_count(); ++r)
     if (entries[std::size_t(r)].color == color) members.push_back(r);

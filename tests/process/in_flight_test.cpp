@@ -144,6 +144,52 @@ TEST(Split, SurvivesItsParentAndItsSiblings) {
   });
 }
 
+// Communicators of disjoint ranks may bear one number.
+TEST(Split, OneThatEndsLeavesItsSiblingsAlone) {
+  World world(4);
+  world.run([](Communicator& comm) {
+    auto half = comm.split(comm.rank() / 2, 0);
+    ASSERT_TRUE(half.ok());
+    auto inner = half->split(0, 0);
+    ASSERT_TRUE(inner.ok());
+    EXPECT_TRUE(comm.barrier().wait().ok());
+    if (comm.rank() == 0) {
+      half->abort("for the test");
+      inner->abort("for the test");
+    }
+    Case test;
+    test.count = 1000;
+    if (comm.rank() >= 2)
+      for (int i = 0; i < 200; ++i) {
+        EXPECT_EQ(tried(*half, test), "");
+        EXPECT_EQ(tried(*inner, test), "");
+      }
+    EXPECT_TRUE(comm.barrier().wait().ok());
+  });
+}
+
+// Two splits at once, of communicators that share a rank, must not get one number there.
+TEST(Split, AtOnceFromCommunicatorsThatOverlap) {
+  World world(3);
+  world.run([](Communicator& comm) {
+    auto low = comm.split(comm.rank() < 2 ? 0 : -1, 0), high = comm.split(comm.rank() > 0 ? 0 : -1, 0);
+    ASSERT_TRUE(low.ok() && high.ok());
+    for (int round = 0; round < 30; ++round) {
+      const auto use = [](Communicator& from) {
+        auto part = from.split(0, 0);
+        ASSERT_TRUE(part.ok());
+        Case test;
+        test.count = 500;
+        for (int i = 0; i < 5; ++i) EXPECT_EQ(tried(*part, test), "");
+      };
+      std::thread other;
+      if (comm.rank() < 2) other = std::thread([&] { use(*low); });
+      if (comm.rank() > 0) use(*high);
+      if (other.joinable()) other.join();
+    }
+  });
+}
+
 TEST(InFlight, ThreadsOnDifferentCommunicators) {
   World world(3);
   world.run([](Communicator& comm) {
