@@ -23,6 +23,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"nccl/", {"core/", "comm/"}},
     {"trainer/", {}},
     {"perf/", {}},
+    {"perf/compare/", {"perf/"}},
     {"perf/kernels/", {"perf/", "core/", "kernels/"}},
     {"perf/regret/", {"perf/", "algorithms/", "comm/"}},
     {"perf/transport/", {"perf/", "core/", "transport/"}},

@@ -1,0 +1,21 @@
+#pragma once
+// Lineup: who can compete on this machine, and the command that starts each.
+#include <string>
+#include <vector>
+
+#include "perf/compare/match.h"
+
+namespace tutti::perf::compare {
+
+inline const std::string kOurs = "tutti", kLimit = "limit";
+
+struct Entrant {
+  std::string name;
+  std::string command;      // for the shell; what the program is asked follows
+};
+
+// Of programs beside this one, in `folder`; those that were not built are left out. gloo has TCP only and competes with that on
+// shared memory too. "limit": what the machine itself does, where that can be said.
+std::vector<Entrant> lineup(const std::string& folder, const Field& field);
+
+}  // namespace tutti::perf::compare
