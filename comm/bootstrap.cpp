@@ -20,7 +20,7 @@ using StreamPtr = std::unique_ptr<Stream>;
 constexpr std::chrono::seconds kAnswerGrace{3};  // the meeting point's verdict says more than our own clock
 constexpr std::chrono::seconds kLinkLimit{10};   // to link up and spread the table, once all have met
 constexpr std::chrono::seconds kTablePatience{2};      // longer than the linking: who waits for a link knows better
-constexpr std::chrono::milliseconds kCheckAfter{500};  // that a rank which should have dialled still lives
+constexpr std::chrono::seconds kCheckAfter{2};          // that a rank which should have dialled still lives
 constexpr std::chrono::milliseconds kTellLimit{250};   // for ranks that link up with one that has given up
 constexpr std::size_t kMaxWordBytes = 4096;            // of what such a one says
 constexpr std::chrono::seconds kReportEvery{5};
@@ -102,6 +102,7 @@ class Joining {
   MeetingAnswer answer_;
   Channel<NewLink> links_;
   std::map<int, StreamPtr> linked_;
+  std::set<int> checking_;
   TaskSet dials_;  // dies first
 };
 
@@ -347,6 +348,7 @@ Task<void> Joining::link_to(const RankInfo& peer) {
 Task<void> Joining::check(const RankInfo& peer) {
   auto connecting = world_->dial_rank(peer, hello(Purpose::meeting), link_deadline_);
   auto stream = co_await connecting;
+  checking_.erase(peer.rank);
   if (!stream && stream.status().code() == Code::peer_lost) links_.push({peer.rank, answer_.epoch, stream.status()});
 }
 
@@ -371,7 +373,7 @@ Task<Status> Joining::link_up() {
     auto link = co_await popping;
     if (!link && loop_.now() < link_deadline_) {
       for (const RankInfo& peer : answer_.neighbours)
-        if (peer.rank < request_.rank && !linked_.count(peer.rank)) dials_.spawn(check(peer));
+        if (peer.rank < request_.rank && !linked_.count(peer.rank) && checking_.insert(peer.rank).second) dials_.spawn(check(peer));
       continue;
     }
     if (!link) {
@@ -438,6 +440,7 @@ void World::arrived(const PeerHello& hello, StreamPtr stream) {
   if (hello.rank < 0 || hello.purpose == Purpose::meeting) return;
   if (hello.purpose == Purpose::control) {
     if (joining_) joining_->control_arrived(hello, std::move(stream));
+    else if (control_ && hello.epoch == epoch_ && hello.rank < rank_count() && hello.rank != rank_) control_->add_link(hello.rank, std::move(stream));
     return;
   }
   if (hello.epoch != epoch_ || (!ranks_.empty() && hello.rank >= rank_count()))
@@ -445,6 +448,18 @@ void World::arrived(const PeerHello& hello, StreamPtr stream) {
   if (!on_connection_) return void(early_.emplace_back(hello, std::move(stream)));
   auto callback = on_connection_;  // it may replace itself, or destroy this object
   callback(hello, std::move(stream));
+}
+
+void World::link(int rank) {
+  if (!control_->linked(rank) && opening_.insert(rank).second) tasks_.spawn(open_link(rank));
+}
+
+Task<void> World::open_link(int rank) {
+  auto connecting = connect_to(rank, Purpose::control, 0, 1, 0, loop_.now() + kHandshakeLimit);
+  auto stream = co_await connecting;
+  opening_.erase(rank);
+  if (stream) control_->add_link(rank, std::move(*stream));
+  else if (stream.status().code() == Code::peer_lost) control_->lost(rank, stream.status().text());
 }
 
 void World::set_on_connection(OnConnection callback) {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,8 @@ class World {
   // Streams that other ranks opened with connect_to. From Loop::run; what came before waits. May destroy the World.
   using OnConnection = std::function<void(const PeerHello&, std::unique_ptr<Stream>)>;
   void set_on_connection(OnConnection callback);
+  // Opens a control link to that rank, unless there is one or one is being opened. Where nobody answers, the rank is lost.
+  void link(int rank);
   int strangers() const { return reception_ ? reception_->strangers() : 0; }
 
  private:
@@ -81,8 +84,12 @@ class World {
   Joining* joining_ = nullptr;  // until join() ends
   std::unique_ptr<Reception> reception_;
   std::unique_ptr<Control> control_;
+  Task<void> open_link(int rank);
+
   OnConnection on_connection_;
+  std::set<int> opening_;
   std::deque<std::pair<PeerHello, std::unique_ptr<Stream>>> early_;
+  TaskSet tasks_;  // dies first
 };
 
 // `request` and `loop` must outlive the task. Ends by the init_timeout plus a few seconds.

@@ -1,6 +1,10 @@
 // The public Communicator: checks arguments, then hands over to its Member.
 #include <tutti/communicator.h>
 
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
 #include <utility>
 
 #include "comm/join.h"
@@ -61,6 +65,30 @@ Result<Communicator> Communicator::create(int rank, int rank_count, const Unique
 Result<UniqueId> Communicator::make_unique_id() { return comm::make_unique_id(); }
 
 Result<Communicator> Communicator::split(int color, int key) { return member_ ? member_->split(color, key) : Result<Communicator>(empty()); }
+
+Result<Communicator> Communicator::shrink(std::chrono::milliseconds limit) {
+  if (!member_) return empty();
+  if (const Status status = member_->begin_shrink(limit).wait(); !status.ok()) return status;
+  return member_->take_survivors();
+}
+
+Result<Communicator> Communicator::grow(int rank_count, const UniqueId& id, const Options& options) {
+  if (!member_) return empty();
+  struct Wish {
+    std::uint64_t rank_count;
+    std::array<std::byte, sizeof(UniqueId)> id;
+  } wish{std::uint64_t(rank_count), {}};
+  static_assert(std::is_trivially_copyable_v<UniqueId>);
+  std::memcpy(wish.id.data(), &id, sizeof id);
+  if (rank_count <= member_->rank_count())
+    return Status(Code::invalid_argument, fmt::format("grow to {} ranks: there are {} already", rank_count, member_->rank_count()));
+  if (const Status status = broadcast({&wish, &wish, sizeof wish, DataType::u8, 0}).wait(); !status.ok()) return status;
+  if (wish.rank_count != std::uint64_t(rank_count))
+    return Status(Code::invalid_argument, fmt::format("rank {} wants to grow to {} ranks, rank 0 to {}", rank(), rank_count, wish.rank_count));
+  UniqueId agreed;
+  std::memcpy(&agreed, wish.id.data(), sizeof agreed);
+  return create(rank(), rank_count, agreed, options);
+}
 
 int Communicator::rank() const { return member_ ? member_->rank() : -1; }
 int Communicator::rank_count() const { return member_ ? member_->rank_count() : 0; }

@@ -111,8 +111,8 @@ void Control::tell_message(int from, std::span<const std::byte> message) {
   tell(from, message);
 }
 
-void Control::tell_lost(int rank, const std::string& text) {
-  Status why(Code::peer_lost, text, rank);
+void Control::tell_lost(int rank, const std::string& text, bool hung_up) {
+  Status why(hung_up ? Code::peer_lost : Code::timeout, text, rank);
   if (!on_lost_) return void(early_losses_.emplace_back(rank, std::move(why)));
   auto tell = on_lost_;
   tell(rank, why);
@@ -124,7 +124,7 @@ void Control::readable(int rank) {
   for (;;) {
     std::byte buffer[4096];
     IoResult io = link.stream->read(buffer);
-    if (!io.status || io.closed) return end(rank, io.closed ? "its control connection was closed" : io.status.text());
+    if (!io.status || io.closed) return end(rank, io.closed ? "its control connection was closed" : io.status.text(), io.status.code() != Code::timeout);
     if (io.bytes == 0) return;
     link.in.insert(link.in.end(), buffer, buffer + io.bytes);
     if (!parse(rank, link) || alive.expired()) return;
@@ -169,7 +169,7 @@ bool Control::take(int rank, std::span<const std::byte> body) {
       return true;
     case Kind::lost:
       if (origin == own_rank_) return true;  // somebody's link to this rank has failed; the verdict comes separately
-      lose(origin, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+      lose(origin, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()), number == 0);
       return true;
   }
   return end(rank, "it sent an unknown control message"), false;
@@ -196,17 +196,25 @@ void Control::forward(int except, std::span<const std::byte> bytes) {
     if (rank != except && link.stream) write(link, bytes);
 }
 
-void Control::end(int rank, const std::string& how) {
+void Control::end(int rank, const std::string& how, bool hung_up) {
   links_.at(rank).stream.reset();
   if (left_.count(rank)) return;
-  lose(rank, fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)",
-                         ranks_[std::size_t(rank)].describe(), how));
+  lose(rank, fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)", ranks_[std::size_t(rank)].describe(), how), hung_up);
 }
 
-void Control::lose(int rank, const std::string& text) {
+void Control::lose(int rank, const std::string& text, bool hung_up) {
   if (left_.count(rank) || !lost_.insert(rank).second) return;
-  forward(rank, lost_frame(rank, text));
-  tell_lost(rank, text);
+  if (!hung_up) unreachable_.insert(rank);
+  forward(rank, frame(Kind::lost, rank, hung_up ? 0 : 1, std::as_bytes(std::span(text))));
+  tell_lost(rank, text, hung_up);
+}
+
+void Control::add_link(int rank, std::unique_ptr<Stream> stream) {
+  if (linked(rank)) return void(spares_.push_back(std::move(stream)));
+  Link& link = links_[rank];
+  link = {};
+  link.stream = std::move(stream);
+  link.stream->when_readable([this, rank] { readable(rank); });
 }
 
 }  // namespace tutti::comm

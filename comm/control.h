@@ -34,7 +34,7 @@ class Control {
   Status send(int neighbour, std::span<const std::byte> message);
   // Callbacks come from Loop::run and may destroy this object. What came before they are set waits for them.
   void on_message(std::function<void(int from, std::span<const std::byte>)> callback);
-  // Once for each rank; also for ranks that have no link here. peer_lost, with the rank as culprit.
+  // Once for each rank; also for ranks that have no link here. peer_lost, with the rank as culprit; timeout where it is out of reach.
   void on_lost(std::function<void(int rank, const Status& why)> callback);
 
   // What tells that a rank is lost, for links that are no control plane yet: a whole frame, and one without its length.
@@ -44,6 +44,13 @@ class Control {
   std::vector<int> neighbours() const;
   // It said goodbye, or is lost.
   bool gone(int rank) const { return left_.count(rank) > 0 || lost_.count(rank) > 0; }
+  // Its process has ended or let go of us, as its kernel said; not so where nothing was heard for too long.
+  bool ended(int rank) const { return gone(rank) && unreachable_.count(rank) == 0; }
+  // A link more, beside those at distances 1, 2, 4, ...; where there is one, it is kept but not used: its end would look like a death.
+  void add_link(int rank, std::unique_ptr<Stream> stream);
+  // Seen from outside: its process has ended.
+  void lost(int rank, const std::string& text) { lose(rank, text, true); }
+  bool linked(int rank) const { return links_.count(rank) > 0 && links_.at(rank).stream; }
 
  private:
   enum class Kind : std::uint8_t { flood = 2, direct, lost, goodbye };  // 1: a table of start-up, never here
@@ -59,10 +66,10 @@ class Control {
   void write(Link& link, std::span<const std::byte> bytes);
   void flush(Link& link);
   void forward(int except, std::span<const std::byte> bytes);
-  void end(int rank, const std::string& how);
-  void lose(int rank, const std::string& text);
+  void end(int rank, const std::string& how, bool hung_up = true);
+  void lose(int rank, const std::string& text, bool hung_up);
   void tell_message(int from, std::span<const std::byte> message);
-  void tell_lost(int rank, const std::string& text);
+  void tell_lost(int rank, const std::string& text, bool hung_up);
 
   // Messages of one rank that were seen: all below `next`, and those in `above`.
   struct Seen {
@@ -76,7 +83,8 @@ class Control {
   std::map<int, Link> links_;
   std::uint32_t next_number_ = 0;
   std::map<int, Seen> seen_;
-  std::set<int> left_, lost_;
+  std::vector<std::unique_ptr<Stream>> spares_;
+  std::set<int> left_, lost_, unreachable_;
   std::function<void(int, std::span<const std::byte>)> on_message_;
   std::function<void(int, const Status&)> on_lost_;
   std::vector<std::pair<int, std::vector<std::byte>>> early_messages_;

@@ -118,7 +118,7 @@ std::uint32_t Engine::allot_communicator() {
   constexpr std::uint32_t kSplits = 1 << 15;
   std::uint32_t id;
   do id = std::uint32_t(world_rank_) << 15 | (++splits_ % kSplits);
-  while (members_.count(id) || id == kWorldCommunicator);
+  while (members_.count(id) || id == kWorldCommunicator || id == kProbeCommunicator);
   return id;
 }
 
@@ -278,6 +278,7 @@ void Engine::heard(int from, const Word& word) {
       if (word.about == world_rank_) directory_->say({.kind = Word::Kind::report, .communicator = member->id(), .report = report_of(*member)});
       return;
     case Word::Kind::report: return member->watch().heard(member->rank_of(from), word.report, now);
+    case Word::Kind::belief: return member->shrinking().hear(member->rank_of(from), word.belief);
     case Word::Kind::dial_me: return;
   }
 }
@@ -291,7 +292,7 @@ void Engine::settle(Member& member, const Status& verdict) {
   }
   const auto pending = pending_;
   for (const auto& operation : pending)
-    if (&operation->member() == &member) complete(*operation, verdict);
+    if (&operation->member() == &member && !operation->outlives) complete(*operation, verdict);
   std::erase_if(parked_, [&](Parked& p) {
     if ((p.piece.header().key.communicator & ~kPairBit) != member.id()) return false;
     p.piece.release();

@@ -47,6 +47,10 @@ class Directory {
   virtual void on_word(OnWord on_word) = 0;
   // Whether that rank has left or died, as far as is known here.
   virtual bool gone(int world_rank) const = 0;
+  // Its process has certainly ended.
+  virtual bool ended(int world_rank) const = 0;
+  // Sees to it that there is a link of the control plane with that rank.
+  virtual void link(int world_rank) = 0;
   // A rank whose process has ended, as the control plane sees it.
   using OnGone = std::function<void(int world_rank, const Status& why)>;
   virtual void on_gone(OnGone on_gone) = 0;
@@ -88,8 +92,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void add_member(std::shared_ptr<Member> member);
   void remove_member(std::uint32_t communicator);
   std::uint32_t next_token() { return ++last_token_; }
-  // The world's communicator, and a number for those that this rank splits off; no other rank gives the same.
-  static constexpr std::uint32_t kWorldCommunicator = 1;
+  // The world's, the start-up probe's, and one for those that this rank splits off; no other rank gives the same.
+  static constexpr std::uint32_t kWorldCommunicator = 0, kProbeCommunicator = 1;
   std::uint32_t allot_communicator();
   void start(const std::shared_ptr<Operation>& operation);   // execution is bound
   void track(const std::shared_ptr<Operation>& operation);   // without execution (groups)
@@ -109,6 +113,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   bool has_members() const { return !members_.empty(); }
   bool progress();
   Loop& loop() { return *loop_; }
+  Directory& directory() { return *directory_; }       // there is none in a world of one rank
   // Wakes whoever sleeps, after operations were started from outside a wait.
   void nudge();
   // Tells all ranks that this is the verdict.

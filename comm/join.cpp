@@ -78,7 +78,7 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
   std::shared_ptr<Member> own;
   {
     auto held = engine->lock();
-    own = std::make_shared<Member>(engine, Engine::kWorldCommunicator, std::move(everyone), world.rank(), placement.levels, std::move(planner));
+    own = std::make_shared<Member>(engine, Engine::kProbeCommunicator, std::move(everyone), world.rank(), placement.levels, std::move(planner));
     engine->add_member(own);
   }
   const auto measured = probe(own, ranks, settings, wanted);
@@ -124,7 +124,7 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   const int rank = setup.world_rank;
   auto engine = std::make_shared<Engine>(std::move(setup));
   Planner planner(std::move(*rules), settings.order == "canonical", placement.prices);
-  auto member = std::make_shared<Member>(engine, 0, std::move(everyone), rank, placement.levels, planner.fresh());
+  auto member = std::make_shared<Member>(engine, Engine::kWorldCommunicator, std::move(everyone), rank, placement.levels, planner.fresh());
   {
     auto held = engine->lock();
     engine->add_member(member);

@@ -423,15 +423,50 @@ Result<Communicator> Member::split(int color, int key) {
   for (int r = 0; r < rank_count(); ++r)
     if (entries[std::size_t(r)].color == color) members.push_back(r);
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return entries[std::size_t(a)].key < entries[std::size_t(b)].key; });
+  auto held = engine_->lock();
+  return handle(descend(id, members));
+}
+
+std::shared_ptr<Member> Member::descend(std::uint32_t id, const std::vector<int>& members) {
   std::vector<int> world;
   std::vector<std::vector<int>> levels(levels_.size());
   for (int r : members) world.push_back(world_ranks_[std::size_t(r)]);
   for (std::size_t l = 0; l < levels_.size(); ++l) levels[l] = regroup(levels_[l], members);
   const int rank = int(std::find(members.begin(), members.end(), rank_) - members.begin());
-  auto held = engine_->lock();
   auto member = std::make_shared<Member>(engine_, id, std::move(world), rank, std::move(levels), planner_.fresh());
   engine_->add_member(member);
-  return handle(std::move(member));
+  return member;
+}
+
+Shrinking& Member::shrinking() {
+  if (!shrinking_) shrinking_ = std::make_unique<Shrinking>(*engine_, *this);
+  return *shrinking_;
+}
+
+Work Member::begin_shrink(std::chrono::milliseconds limit) {
+  auto held = engine_->lock();
+  if (destroyed_) return Work(Status(Code::invalid_state, "the communicator was destroyed"));
+  if (rank_count() == 1) return Work(Status());
+  if (shrinking().begun()) return Work(Status(Code::invalid_state, "shrink was called before: shrink the communicator that it gave"));
+  auto operation = make_operation({Collective::barrier});
+  operation->sequence = ~0u;
+  operation->outlives = true;
+  engine_->track(operation);
+  if (limit.count() <= 0) limit = engine_->settings().timeout.count() > 0 ? engine_->settings().timeout : std::chrono::milliseconds(60000);
+  shrinking().begin(operation, limit);
+  engine_->nudge();
+  held.unlock();
+  engine_->run_callbacks();
+  return Work(operation);
+}
+
+Result<Communicator> Member::take_survivors() {
+  auto held = engine_->lock();
+  if (destroyed_) return Status(Code::invalid_state, "the communicator was destroyed");
+  if (rank_count() == 1) return handle(descend(engine_->allot_communicator(), {0}));
+  const Agreement& agreement = shrinking().agreement();
+  if (agreement.state() != Agreement::State::agreed) return Status(Code::invalid_state, "the ranks have not agreed on who goes on");
+  return handle(descend(agreement.id(), agreement.members()));
 }
 
 std::vector<int> regroup(const std::vector<int>& groups, const std::vector<int>& members) {
@@ -479,6 +514,7 @@ void Member::destroy(std::chrono::milliseconds limit) {
   {
     auto held = engine_->lock();
     const auto keep = shared_from_this();
+    if (shrinking_) shrinking_->stop(Status(Code::aborted, "the communicator was destroyed during shrink", rank_));
     engine_->settle(*this, Status(Code::aborted, "the communicator was destroyed while the operation was pending", rank_));
     engine_->remove_member(id_);
     last = !engine_->has_members();

@@ -13,6 +13,7 @@
 #include "comm/arguments.h"
 #include "comm/engine.h"
 #include "comm/planner.h"
+#include "comm/shrinking.h"
 #include "comm/watch.h"
 
 namespace tutti::comm {
@@ -43,6 +44,9 @@ class Member : public std::enable_shared_from_this<Member> {
   void begin_group();
   Work end_group();
   Result<Communicator> split(int color, int key);
+  // Begins; the Work ends when the survivors have agreed. Then take_survivors() gives the communicator that they form.
+  Work begin_shrink(std::chrono::milliseconds limit);
+  Result<Communicator> take_survivors();
   Work barrier();
   Result<Choice> choose(Collective what, std::uint64_t count, DataType type, ReduceOp op);
   void abort(const std::string& reason);
@@ -68,6 +72,7 @@ class Member : public std::enable_shared_from_this<Member> {
   };
   Suspicion& suspicion() { return suspicion_; }
   Watch& watch() { return watch_; }
+  Shrinking& shrinking();
   std::uint32_t started() const { return next_sequence_; }
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   // Whether it belongs to an operation that has ended here.
@@ -93,6 +98,8 @@ class Member : public std::enable_shared_from_this<Member> {
   Work refuse(const Status& why, Engine::Lock& held);
   Work submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held);
   void to_self(const std::shared_ptr<Operation>& operation, Prepared call);
+  // Under the lock: of these ranks of this communicator, in this order. This rank is among them.
+  std::shared_ptr<Member> descend(std::uint32_t id, const std::vector<int>& members);
 
   std::shared_ptr<Engine> engine_;
   std::uint32_t id_;
@@ -133,6 +140,7 @@ class Member : public std::enable_shared_from_this<Member> {
   Status broken_;
   Suspicion suspicion_;
   Watch watch_;                                   // of operations that do not move
+  std::unique_ptr<Shrinking> shrinking_;          // made when somebody wants it
   bool destroyed_ = false;
 };
 

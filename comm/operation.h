@@ -39,6 +39,7 @@ class Operation {
   std::function<void()> after;     // on success, before completion: writes converted results to the user's buffer
   std::vector<std::byte> staging;  // converted inputs
   int pending_parts = 0;           // a group: how many of its operations are not complete
+  bool outlives = false;           // its communicator's verdict: it deals with that
   bool waited = false;             // somebody called wait()
   bool unwaited = false;           // the progress thread found it while nobody waited
 

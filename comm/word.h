@@ -3,6 +3,7 @@
 // questions and answers of those who wait too long. A value and its encoding.
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <tutti/status.h>
 #include <vector>
@@ -17,12 +18,22 @@ struct Report {
   bool operator==(const Report&) const = default;
 };
 
+// Who of a broken communicator goes on, as one rank believes (see Agreement). Communicator ranks.
+struct Belief {
+  std::set<int> lost;               // shall not be in the next one
+  std::set<int> ended;              // those of them whose process has certainly ended
+  bool agreed = false;              // this is how it is
+  std::uint32_t id = 0;             // of the next communicator: what the speaker proposes, or what was agreed
+  bool operator==(const Belief&) const = default;
+};
+
 struct Word {
-  enum class Kind : std::uint8_t { cause, verdict, dial_me, ask, report } kind = Kind::cause;
+  enum class Kind : std::uint8_t { cause, verdict, dial_me, ask, report, belief } kind = Kind::cause;
   std::uint32_t communicator = 0;   // not of dial_me
   int about = -1;                   // dial_me, ask: the world rank that is meant
   Status status;                    // cause, verdict; the text is cut at kMaxText
   Report report;
+  Belief belief;
 
   static constexpr std::size_t kMaxText = 4096, kMaxWaits = 16;
   std::vector<std::byte> encode() const;

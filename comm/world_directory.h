@@ -19,6 +19,8 @@ class WorldDirectory final : public Directory {
   void say(const Word& word) override;
   void on_word(OnWord on_word) override;
   bool gone(int world_rank) const override { return world_->control().gone(world_rank); }
+  bool ended(int world_rank) const override { return world_->control().ended(world_rank); }
+  void link(int world_rank) override { world_->link(world_rank); }
   void on_gone(OnGone on_gone) override;
   std::string describe(int world_rank) const override { return world_->describe(world_rank); }
 

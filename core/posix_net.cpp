@@ -70,7 +70,7 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 Status system_status(std::string what, int error) {
   bool resources = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-  return {resources ? Code::out_of_resources : Code::network, std::move(what) + ": " + errno_text(error)};
+  return {resources ? Code::out_of_resources : error == ETIMEDOUT ? Code::timeout : Code::network, std::move(what) + ": " + errno_text(error)};
 }
 
 constexpr std::size_t kMostDescriptors = 64;  // in one message; the kernel's limit is 253

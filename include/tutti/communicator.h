@@ -165,6 +165,17 @@ class Communicator {
   // and gets an empty Communicator. Connections, memory and progress thread are shared with this one.
   Result<Communicator> split(int color, int key);
 
+  // After a failure: the ranks that are left form a new communicator, in the old order; no rank is needed for that. All that live
+  // must call it, once; whoever has not within `limit` (0: TUTTI_TIMEOUT, or a minute) is left out. Of a network that is cut in two
+  // at most one side goes on: the larger half of the ranks that may still live. This communicator stays as it is; what was under
+  // way on it has ended. Blocks. peer_lost: this side is the smaller one, or the others have left this rank out; invalid_state:
+  // destroyed, or called before.
+  Result<Communicator> shrink(std::chrono::milliseconds limit = std::chrono::milliseconds(0));
+  // Between operations: these ranks, in their order, and new ones behind them form a larger communicator. Collective; the new ranks
+  // call create(rank, rank_count, id) with rank() from the old rank_count() on. `id` counts on rank 0 alone, who has made it and
+  // given it to the new ones. This communicator stays as it is. invalid_argument: no more ranks than now; else as create.
+  Result<Communicator> grow(int rank_count, const UniqueId& id, const Options& options = {});
+
   int rank() const;
   int rank_count() const;
   int local_rank() const;        // index among the ranks of this host

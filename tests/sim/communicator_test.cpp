@@ -216,6 +216,74 @@ TEST(SimCommunicator, APartitionThatHealsInTimeDelaysButHarmsNothing) {
   EXPECT_GT(delayed, 30) << "the test must reach what it is about";
 }
 
+// Of the ranks that `goes_on` names: all are in one new communicator, in the old order, and work there.
+void expect_carried_on(Crew& crew, const std::function<bool(const CrewRank&)>& goes_on) {
+  int next = 0, all = 0;
+  for (int r = 0; r < crew.count(); ++r) all += goes_on(crew.rank(r));
+  for (int r = 0; r < crew.count(); ++r) {
+    const CrewRank& rank = crew.rank(r);
+    if (!goes_on(rank)) continue;
+    EXPECT_TRUE(rank.shrunk && rank.shrunk->ok()) << "rank " << r;
+    EXPECT_EQ(rank.new_place, (std::vector<int>{next, all})) << "rank " << r;
+    EXPECT_EQ(rank.carried, crew.options.carry_on) << "rank " << r;
+    EXPECT_EQ(rank.wrong, 0) << "rank " << r;
+    ++next;
+  }
+}
+
+TEST(SimCommunicator, SurvivorsOfKilledProcessesGoOn) {
+  for (const std::uint64_t seed : seeds(150)) {
+    CrewOptions options = rough_crew(seed, 64 << 10);
+    options.exchanges = kForEver;
+    options.carry_on = 6;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    run_into_work(crew);
+    Dice& dice = crew.world.dice();
+    std::set<int> victims;
+    const int deaths = 1 + static_cast<int>(dice.below(static_cast<std::uint64_t>(crew.count() - 1)));
+    for (int i = 0; i < deaths; ++i) {
+      const int victim = static_cast<int>(dice.below(static_cast<std::uint64_t>(crew.count())));
+      if (victims.insert(victim).second) crew.world.kill(victim);       // together: one failure for those who are left
+    }
+    const auto lives = [&](const CrewRank& rank) { return victims.count(rank.rank) == 0; };
+    const auto over = [&] {
+      return crew.all([&](const CrewRank& rank) { return !lives(rank) || (rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == 6)); });
+    };
+    EXPECT_TRUE(crew.world.run_until(over, seconds{20})) << crew.report();
+    expect_carried_on(crew, lives);
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line() << crew.report();
+  }
+}
+
+TEST(SimCommunicator, OfAPartitionAtMostOneSideGoesOn) {
+  int went_on = 0;
+  for (const std::uint64_t seed : seeds(100)) {
+    CrewOptions options = rough_crew(seed, 64 << 10);
+    if (options.hosts < 2) continue;
+    options.settings.timeout = milliseconds{2000};
+    options.exchanges = kForEver;
+    options.carry_on = 4;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    run_into_work(crew);
+    std::vector<std::vector<int>> sides{{0}, {1}};
+    for (int host = 2; host < options.hosts; ++host) sides[crew.world.dice().below(2)].push_back(host);
+    crew.world.partition(sides);
+    const auto over = [&] {
+      return crew.all([&](const CrewRank& rank) { return rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == 4); });
+    };
+    EXPECT_TRUE(crew.world.run_until(over, seconds{60})) << crew.report();
+    // One that was cut off in the last moment of the agreement gets a communicator in which nothing completes.
+    const auto goes_on = [](const CrewRank& rank) { return rank.carried == 4; };
+    expect_carried_on(crew, goes_on);
+    went_on += !crew.all([&](const CrewRank& rank) { return !goes_on(rank); });
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line() << crew.report();
+  }
+  if (!whole_range()) return;
+  EXPECT_GT(went_on, 30) << "the test must reach what it is about";
+}
+
 // What one rank makes instead of an all_reduce.
 Exchange another(const Exchange& usual, Dice& dice) {
   Exchange x = usual;

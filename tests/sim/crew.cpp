@@ -26,6 +26,7 @@ CrewRank::CrewRank(Crew& crew, int number, SimLoop& process, comm::JoinRequest r
 
 CrewRank::~CrewRank() {
   loop.on_tick(nullptr);
+  survivors_ = {};
   communicator_ = {};
   member_.reset();
 }
@@ -48,6 +49,7 @@ void CrewRank::tick() {
   drive();
   collect();
   start_next();
+  carry_on();
   set_alarm();
 }
 
@@ -116,6 +118,35 @@ void CrewRank::start_next() {
   }
 }
 
+// After the verdict: shrinks, and exchanges among those who are left, the same for all by their number.
+void CrewRank::carry_on() {
+  if (crew_.options.carry_on == 0 || !verdict || !pending_.empty() || second_verdict) return;
+  if (!shrinking_) shrinking_ = member_->begin_shrink(milliseconds{2000});
+  if (!shrinking_->test()) return;
+  if (!shrunk) {
+    shrunk = shrinking_->status();
+    moved_ = true;
+    if (!shrunk->ok()) return;
+    auto survivors = member_->take_survivors();
+    if (!survivors) return void(shrunk = survivors.status());
+    survivors_ = std::move(*survivors);
+    new_place = {survivors_.rank(), survivors_.rank_count()};
+  }
+  if (!shrunk->ok() || carried == crew_.options.carry_on) return;
+  if (carrying_.empty()) {
+    Dice dice{crew_.world.seed() * 77 + static_cast<std::uint64_t>(carried)};
+    carrying_.push_back({carried, Share(any_exchange(dice, new_place[1], 4096), new_place[0]), {}});
+    carrying_.back().work = carrying_.back().share.start(survivors_);
+    moved_ = true;
+  }
+  Pending& pending = carrying_.back();
+  if (!pending.work.test()) return;
+  moved_ = true;
+  if (!pending.work.status().ok()) second_verdict = pending.work.status();
+  else if (++carried, !pending.share.right()) ++wrong;
+  carrying_.clear();
+}
+
 void CrewRank::end(const Status& status) {
   if (!verdict) {
     verdict = status;
@@ -126,7 +157,8 @@ void CrewRank::end(const Status& status) {
 }
 
 void CrewRank::set_alarm() {
-  const bool waits = !pending_.empty() || (!over() && !hold);
+  const bool carries = crew_.options.carry_on > 0 && verdict && !second_verdict && (!shrunk || (shrunk->ok() && carried < crew_.options.carry_on));
+  const bool waits = !pending_.empty() || (!over() && !hold) || carries;
   if (!waits) return alarm_.reset();
   nap_ = moved_ ? kShortestNap : std::min<Nanoseconds>(std::max(nap_, kShortestNap) * 2, kLongestNap);
   alarm_ = loop.at(loop.now() + nap_, [] {});
@@ -184,6 +216,9 @@ std::string Crew::report() const {
   for (const auto& rank : ranks_) {
     text += "\n  rank " + std::to_string(rank->rank) + ": " + std::to_string(rank->completed) + " completed, " +
             std::to_string(rank->wrong) + " wrong, " + (rank->verdict ? rank->verdict->to_string() : "no failure");
+    if (rank->shrunk)
+      text += "\n    shrink: " + rank->shrunk->to_string() + ", rank " + (rank->new_place.empty() ? "none" : fmt::format("{} of {}", rank->new_place[0], rank->new_place[1])) +
+              fmt::format(", {} carried on{}", rank->carried, rank->second_verdict ? ", then " + rank->second_verdict->to_string() : "");
     if (rank->wrong) text += "\n    first wrong: " + rank->first_wrong;
     for (const std::string& later : rank->later_verdicts) text += "\n    and " + later;
   }

@@ -28,6 +28,7 @@ struct CrewOptions {
   int exchanges = 1;                         // a rank is done after so many
   int most_pending = 1;                      // exchanges of one rank at a time
   Nanoseconds pause{0};                      // 0..pause of thinking before each
+  int carry_on = 0;                          // exchanges among the survivors, after a failure and shrink()
 };
 
 class Crew;
@@ -54,6 +55,11 @@ class CrewRank {
   std::string first_wrong;                   // which exchange that was
   std::set<std::string> later_verdicts;      // of other exchanges that were pending then, where they differ
   bool hold = false;                         // starts nothing new
+  // With carry_on, after the verdict.
+  std::optional<Status> shrunk;              // how shrink() ended
+  std::optional<Status> second_verdict;
+  std::vector<int> new_place;                // rank and rank_count among the survivors
+  int carried = 0;                           // exchanges that ended well among them
 
  private:
   struct Pending {
@@ -66,6 +72,7 @@ class CrewRank {
   void drive();
   void collect();
   void start_next();
+  void carry_on();
   void judge(const Pending& pending);
   void end(const Status& status);
   void set_alarm();
@@ -76,6 +83,9 @@ class CrewRank {
   std::shared_ptr<comm::Member> member_;
   Communicator communicator_;
   std::list<Pending> pending_;
+  std::optional<Work> shrinking_;
+  Communicator survivors_;
+  std::list<Pending> carrying_;              // one at most
   int started_ = 0;
   TimePoint next_start_{};
   bool moved_ = false;
