@@ -57,7 +57,12 @@ TUTTI_FOR(float)
 TUTTI_FOR(double)
 #undef TUTTI_FOR
 
+#ifdef OPENBLAS_VERSION
 void keep_blas_on_one_thread() { openblas_set_num_threads(1); }
-const char* blas_name() { return openblas_get_config(); }
+std::string blas_name() { return std::string(openblas_get_config()) + " " + openblas_get_corename(); }
+#else      // another BLAS: its own settings say how many threads it uses
+void keep_blas_on_one_thread() {}
+std::string blas_name() { return "BLAS"; }
+#endif
 
 }  // namespace tutti::trainer

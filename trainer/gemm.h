@@ -1,6 +1,7 @@
 #pragma once
 // Matrix products by BLAS. Matrices are row-major; `ld` is the distance between rows in elements.
 #include <cstddef>
+#include <string>
 
 #include "trainer/threads.h"
 
@@ -27,7 +28,7 @@ void product(Threads& threads, std::size_t m, std::size_t n, std::size_t k, T al
 
 // To be called before the first product: BLAS keeps to the thread that calls it, since the cutting is done here.
 void keep_blas_on_one_thread();
-// What BLAS this is and which kernels it chose, e.g. "OpenBLAS 0.3.21 SkylakeX"; ranks that differ cannot agree on bits.
-const char* blas_name();
+// What BLAS this is and which kernels it chose, e.g. "OpenBLAS 0.3.21 ... SkylakeX"; ranks that differ cannot agree on bits.
+std::string blas_name();
 
 }  // namespace tutti::trainer

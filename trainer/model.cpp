@@ -33,12 +33,11 @@ std::size_t Model<T>::activation_bytes() const {
 template <class T>
 void Model<T>::forward_logits(WeightSource<T>& weights, const Token* tokens, const Dropout& dropout) {
   const std::size_t width = config_.width;
-  const auto embedding = embedding_tensors(config_, weights.weights(0));
+  const auto embedding = embedding_tensors(config_, weights.weights(0, 1));
   embedding_forward(threads_, shape_.samples, shape_.context, width, tokens, embedding.table, embedding.positions, streams_[0].data());
   drop(threads_, dropout.at(kEmbedding), shape_.samples, shape_.context * width, streams_[0].data());
-  weights.release(0);
   for (std::size_t layer = 0; layer < config_.layers; ++layer) {
-    const auto w = block(weights, layer);
+    const auto w = block(weights, layer, layer + 1 < config_.layers ? layer + 2 : 0);
     block_forward(threads_, config_, shape_, dropout.at(layer), w, streams_[layer].data(), kept(layer), streams_[layer + 1].data());
     if (w.last_norm) {
       norm_forward(threads_, config_.norm, shape_.rows(), width, streams_.back().data(), w.last_norm, w.last_norm_bias, last_norm_.data(),
@@ -46,10 +45,8 @@ void Model<T>::forward_logits(WeightSource<T>& weights, const Token* tokens, con
     }
     weights.release(layer + 1);
   }
-  const auto head = embedding_tensors(config_, weights.weights(0));
-  product<T>(threads_, shape_.rows(), config_.vocabulary, width, T(1), {last_norm_.data(), width}, {head.table, width, Form::transposed},
-             T(0), logits_.data(), config_.vocabulary);
-  weights.release(0);
+  product<T>(threads_, shape_.rows(), config_.vocabulary, width, T(1), {last_norm_.data(), width},
+             {embedding.table, width, Form::transposed}, T(0), logits_.data(), config_.vocabulary);
 }
 
 template <class T>
@@ -66,7 +63,7 @@ void Model<T>::backward(WeightSource<T>& weights, GradientSink<T>& gradients, co
                         const Dropout& dropout, T scale) {
   const std::size_t rows = shape_.rows(), width = config_.width, vocabulary = config_.vocabulary;
   loss_backward(threads_, rows, vocabulary, targets, log_sums_.data(), scale / T(rows), logits_.data());
-  const auto head = embedding_tensors(config_, weights.weights(0));
+  const auto head = embedding_tensors(config_, weights.weights(0, config_.layers));
   const GradientPlace<T> place = gradients.gradient(0);
   const auto d_embedding = embedding_tensors(config_, place.data);
   const T beta = place.fresh ? T(0) : T(1);
@@ -76,7 +73,7 @@ void Model<T>::backward(WeightSource<T>& weights, GradientSink<T>& gradients, co
   weights.release(0);
   std::fill(d_stream_.begin(), d_stream_.end(), T(0));
   for (std::size_t layer = config_.layers; layer-- > 0;) {
-    const auto w = block(weights, layer);
+    const auto w = block(weights, layer, layer > 0 ? layer : 1);
     const GradientPlace<T> at = gradients.gradient(layer + 1);
     const auto d = block_tensors(config_, layer, at.data);
     const T block_beta = at.fresh ? T(0) : T(1);

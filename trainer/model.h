@@ -21,18 +21,19 @@ class Model {
   BatchShape shape() const { return shape_; }
   std::size_t activation_bytes() const;
 
+  // The embedding, first and last of a pass, is held from here until backward() is done with it.
   // The mean loss over the batch's rows. tokens and targets: rows() each, below the vocabulary.
   double forward(WeightSource<T>& weights, const Token* tokens, const Token* targets, const Dropout& dropout);
-  // After forward() without targets, or with them and before backward(): [rows][vocabulary].
   void forward_logits(WeightSource<T>& weights, const Token* tokens, const Dropout& dropout);
+  // [rows][vocabulary], until backward(), which overwrites them.
   std::span<const T> logits() const { return logits_; }
   // The gradients of `scale` times the mean loss of the last forward(), with the same tokens, targets and dropout.
   void backward(WeightSource<T>& weights, GradientSink<T>& gradients, const Token* tokens, const Token* targets, const Dropout& dropout,
                 T scale);
 
  private:
-  BlockTensors<const T> block(WeightSource<T>& weights, std::size_t layer) {
-    return block_tensors(config_, layer, weights.weights(layer + 1));
+  BlockTensors<const T> block(WeightSource<T>& weights, std::size_t layer, std::size_t next_unit) {
+    return block_tensors(config_, layer, weights.weights(layer + 1, next_unit));
   }
   BlockActivations<T>& kept(std::size_t layer) { return blocks_[recompute_ ? 0 : layer]; }
 

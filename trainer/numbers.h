@@ -41,7 +41,7 @@ T sum_of(std::size_t n, F f) {
   for (; i + kLanes <= n; i += kLanes) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += f(i + lane);
   }
-  for (std::size_t lane = 0; i < n; ++i, ++lane) lanes[lane] += f(i);
+  for (std::size_t lane = 0; lane < kLanes && i + lane < n; ++lane) lanes[lane] += f(i + lane);
   for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
     for (std::size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   }

@@ -11,8 +11,9 @@ template <class T>
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // The unit's weights, valid until release(). Units are asked for in the order of the pass that the model is in.
-  virtual const T* weights(std::size_t unit) = 0;
+  // The unit's weights, valid until release(); it may be asked for again while it is held. `next` is the unit that will be asked
+  // for after this one, or this one where none is foreseen.
+  virtual const T* weights(std::size_t unit, std::size_t next) = 0;
   virtual void release(std::size_t unit) = 0;
 };
 
@@ -36,7 +37,7 @@ template <class T>
 class WholeWeights : public WeightSource<T> {
  public:
   explicit WholeWeights(const Layout& layout) : layout_(layout), data_(layout.count()) {}
-  const T* weights(std::size_t unit) override { return at(unit); }
+  const T* weights(std::size_t unit, std::size_t) override { return at(unit); }
   void release(std::size_t) override {}
   T* at(std::size_t unit) { return data_.data() + layout_.units()[unit].offset; }
   std::vector<T>& data() { return data_; }
@@ -57,6 +58,7 @@ class WholeGradients : public GradientSink<T> {
     if (unit == 0) fresh_ = false;
   }
   std::vector<T>& data() { return data_; }
+  std::size_t data_bytes() const { return data_.size() * sizeof(T); }
 
  private:
   const Layout& layout_;
