@@ -7,6 +7,7 @@
 
 int main(int argc, char** argv) {
   CLI::App app("Trains GPT-style Transformers, data parallel over tutti", "train");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);      // what is said last holds
   const std::function<int()> train = tutti::trainer::add_train(app);
   try {
     app.parse(argc, argv);

@@ -4,11 +4,13 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include "trainer/cores.h"
 #include "trainer/failure.h"
 #include "trainer/gemm.h"
 #include "trainer/run_log.h"
+#include "trainer/saver.h"
 #include "trainer/text.h"
 #include "trainer/training.h"
 
@@ -31,6 +33,7 @@ Options resolve(const Flags& flags) {
   o.schedule.steps = o.steps;
   o.on_nan = flags.on_nan == "skip" ? OnNan::skip : OnNan::stop;
   o.bucket_bytes = std::size_t(flags.bucket_mb * 1e6);
+  if (o.resume == "auto" && o.run.empty()) refuse("--resume auto looks for checkpoints in the folder that --run names; give one");
   return o;
 }
 
@@ -55,29 +58,46 @@ void write_trace(const Options& o, const Trace& trace, int rank) {
   if (!file.flush()) refuse(fmt::format("{} cannot be written", path));
 }
 
+void say(const std::string& text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+// A loss that jumps after resuming tells of state that was lost.
+void compare_losses(double before, const StepResult& result) {
+  if (result.loss <= 1.5 * before + 1) return;
+  throw Failure(Status(Code::invalid_state, fmt::format("expected a loss of about {:.3f} in the first step after the checkpoint, got {:.3f}: "
+                                                        "is the data the same?", before, result.loss)));
+}
+
 void train(const Options& o, Communicator& communicator, Threads& threads) {
   const bool first = communicator.rank() == 0;
   Trace trace(!o.trace.empty(), communicator.rank());
   Training training(o, open_data(o), communicator, threads, trace);
   if (first) print_heading(o, training, communicator, threads.count());
+  double loss_before = 0;                   // of the checkpoint that the run goes on from; 0: none
   training.start();
+  if (!o.run.empty() || !o.resume.empty()) say(resume(o, training, loss_before));
+  Saver saver(o, training);
   RunLog log(o.run, communicator.rank());
   const StepWork work{double(o.samples() * o.model.context), double(o.samples() * o.model.context) * o.model.flops_per_token(),
                       peak_flops(threads) * communicator.rank_count()};
   for (std::size_t epoch = ~std::size_t(0); training.steps_done() < o.steps;) {
     if (const std::size_t now = training.sampler().epoch_of(std::size_t(training.steps_done())); now != epoch) {
       epoch = now;
-      if (first) fmt::print("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch));
+      if (first) say(fmt::format("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch)));
     }
     const StepResult result = training.step();
+    if (loss_before > 0 && !result.skipped) compare_losses(std::exchange(loss_before, 0), result);
     log.add(result, work);
-    if (first) fmt::print("{}\n", step_line(result, o.steps, work));
-    std::fflush(stdout);
+    if (first) say(step_line(result, o.steps, work) + "\n");
+    say(saver.after(result));
   }
+  say(saver.finish());
   write_trace(o, trace, communicator.rank());
   if (o.hash) {
     const Digest digest = training.weights_hash();
-    if (first) fmt::print("weights sha256 {}\n", to_hex(digest));
+    if (first) say(fmt::format("weights sha256 {}\n", to_hex(digest)));
   }
 }
 
@@ -91,7 +111,7 @@ int run(const Options& o) {
   try {
     train(o, communicator, crew);
   } catch (const Failure& failure) {
-    if (communicator.rank() == 0 || failure.status().culprit() == communicator.rank()) fmt::print(stderr, "train: {}\n", failure.what());
+    fmt::print(stderr, "train: {}\n", failure.what());      // each rank: who is stopped first is up to the launcher
     communicator.abort(failure.what());
     return 1;
   }
@@ -129,6 +149,9 @@ void add_rank_flags(CLI::App& app, Flags& f) {
   app.add_option("--threads", o.threads, "of each rank; 0: the host's cores, shared out")->capture_default_str()->check(CLI::Range(0, 1024))->group("Ranks");
   app.add_option("--check-every", o.check_every, "steps between comparisons of all ranks' weights; 0: at the start only")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
   app.add_option("--run", o.run, "folder for the log and the checkpoints")->group("Output");
+  app.add_option("--checkpoint-every", o.checkpoint_every, "steps; the last step always has one; 0: only that")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Output");
+  app.add_option("--keep", o.keep, "newest checkpoints to keep")->capture_default_str()->check(CLI::PositiveNumber)->group("Output");
+  app.add_option("--resume", o.resume, "auto: the newest valid checkpoint of --run, if any; or a checkpoint's folder")->group("Output");
   app.add_option("--trace", o.trace, "file for a trace that Chrome and Perfetto show; rank r adds .r")->group("Output");
   app.add_flag("--hash", o.hash, "print the SHA-256 of the weights at the end")->group("Output");
 }
