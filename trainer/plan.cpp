@@ -20,8 +20,9 @@ double activation_bytes(const PlanInput& input) {
 std::vector<PlanRow> plan(const PlanInput& input) {
   const Layout layout(input.model);
   const double bytes = 4 * double(layout.parameters()), n = input.ranks;
-  double largest = 0;                                     // unit
-  for (const Unit& unit : layout.units()) largest = std::max(largest, 4 * double(unit.count));
+  // What is whole for a while where the rest is sharded: the embedding and two blocks.
+  const auto& units = layout.units();
+  const double whole = 4 * double(units.front().count + std::min<std::size_t>(2, units.size() - 1) * units.back().count);
   const double rounds = double((input.micro_batches + std::size_t(input.ranks) - 1) / std::size_t(input.ranks));
   const double tokens = rounds * double(input.batch * input.model.context);
   const double compute = tokens * input.model.flops_per_token() * (input.recompute ? 4.0 / 3 : 1) / input.flops;
@@ -30,8 +31,8 @@ std::vector<PlanRow> plan(const PlanInput& input) {
   std::vector<PlanRow> rows;
   for (int zero = 0; zero <= 3; ++zero) {
     PlanRow row{zero, bytes, bytes, 2 * bytes / (zero > 0 ? n : 1), activation_bytes(input), 0, 0};
-    if (zero >= 2) row.gradients = bytes / n + std::min(bytes, 2 * largest);
-    if (zero == 3) row.weights = bytes / n + std::min(bytes, 2 * largest);
+    if (zero >= 2) row.gradients = bytes / n + whole;
+    if (zero == 3) row.weights = bytes / n + whole;
     // DDP and ZeRO-1 exchange once a step; 2 and 3 at each micro-batch: gradients, and for 3 the weights for each pass.
     row.sent = zero <= 1 ? 2 * share : zero == 2 ? (rounds + 1) * share : 3 * rounds * share;
     const double hidden = zero == 3 ? compute : zero == 2 ? backward * rounds : backward;      // time beside which it can go on
