@@ -1,0 +1,41 @@
+#pragma once
+// One block of the Transformer: attention and MLP, each behind a norm and added to the residual stream.
+#include <vector>
+
+#include "trainer/attention.h"
+#include "trainer/layout.h"
+
+namespace tutti::trainer {
+
+// The fixed shape that a model calculates with.
+struct BatchShape {
+  std::size_t samples, context;
+  std::size_t rows() const { return samples * context; }
+};
+
+// What the forward pass of a block leaves for its backward pass.
+template <class T>
+struct BlockActivations {
+  BlockActivations(const ModelConfig& config, BatchShape shape);
+  std::vector<T> norm1, qkv, log_sums, attention, middle, norm2, up, active;
+  std::vector<T> mean1, scale1, mean2, scale2;
+};
+
+// Room for gradients of activations, shared by all blocks.
+template <class T>
+struct BlockScratch {
+  BlockScratch(const ModelConfig& config, BatchShape shape);
+  std::vector<T> branch, width, qkv, up, active;
+};
+
+// out = the block's output for its input x, both [rows][width].
+template <class T>
+void block_forward(Threads& threads, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
+                   const T* x, BlockActivations<T>& a, T* out);
+
+// dx comes as the gradient for the output and becomes that for the input.
+template <class T>
+void block_backward(Threads& threads, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
+                    const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta);
+
+}  // namespace tutti::trainer

@@ -1,0 +1,45 @@
+#pragma once
+// What a training run is told to do: a value. The command line fills it (train_command.cpp).
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "trainer/model_config.h"
+#include "trainer/optimizer.h"
+#include "trainer/schedule.h"
+
+namespace tutti::trainer {
+
+enum class OnNan : bool { stop, skip };
+
+struct Options {
+  ModelConfig model;
+  // A step is micro_batches * batch samples of model.context tokens, whatever the number of ranks.
+  std::size_t batch = 4, micro_batches = 8;
+  long steps = 50;
+  Schedule schedule;                        // its `steps` are these
+  AdamW adamw;
+  double clip = 1.0;                        // largest norm of the gradient; 0: as it comes
+  float dropout = 0;
+  std::uint64_t seed = 1;
+  std::string data;                         // a file; "": the generated text
+  bool drop_last = false;
+  bool recompute = false;
+  bool deterministic = false;
+  int threads = 0;                          // 0: the cores of this host, shared out among its ranks
+  int zero = 0;                             // 0: plain data parallelism; 1, 2, 3: ZeRO's stages
+  std::size_t bucket_bytes = 25u << 20;
+  long check_every = 0;                     // steps between comparisons of all ranks' weights; 0: only at the start
+  OnNan on_nan = OnNan::stop;
+
+  std::string run;                          // folder of the run; "": nothing is written
+  long checkpoint_every = 100;
+  long keep = 3;                            // newest checkpoints that are kept
+  std::string resume;                       // "", "auto", or a checkpoint's folder
+  std::string trace;                        // file; rank r > 0 writes to file.r
+  bool hash = false;                        // print the weights' at the end
+
+  std::size_t samples() const { return batch * micro_batches; }
+};
+
+}  // namespace tutti::trainer

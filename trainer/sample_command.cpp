@@ -1,0 +1,61 @@
+#include "trainer/sample_command.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "trainer/checkpoint.h"
+#include "trainer/cores.h"
+#include "trainer/failure.h"
+#include "trainer/gemm.h"
+#include "trainer/generation.h"
+
+namespace tutti::trainer {
+namespace {
+
+struct Flags {
+  std::string from, prompt = "\n";
+  std::size_t tokens = 300;
+  Taste taste;
+};
+
+int sample(const Flags& flags) {
+  Found found = newest_checkpoint(flags.from);
+  if (found.folder.empty()) found = {flags.from, require(read_checkpoint(flags.from)), {}};
+  const ModelConfig& config = found.manifest.model;
+  const auto tensors = require(CheckpointTensors::open(found.folder, found.manifest));
+  const Layout layout(config);
+  WholeWeights<float> weights(layout);
+  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) require(tensors.fill(layout, unit, "", weights.at(unit)));
+  keep_blas_on_one_thread();
+  Threads threads(usable_cores());
+  std::vector<Token> tokens;
+  for (const char c : flags.prompt) {
+    tokens.push_back(Token(static_cast<unsigned char>(c)));
+    if (std::size_t(tokens.back()) >= config.vocabulary) refuse(fmt::format("the prompt has byte {}, the vocabulary is {}", tokens.back(), config.vocabulary));
+  }
+  if (tokens.empty()) refuse("the prompt is empty: give at least one character");
+  fmt::print(stderr, "{}, after step {}\n", found.folder, found.manifest.step);
+  const bool bytes = config.vocabulary <= 256;
+  for (const Token token : continued(config, weights, threads, tokens, flags.tokens, flags.taste)) {
+    if (bytes) std::putchar(token);
+    else fmt::print("{} ", token);      // no table of words here: numbers
+  }
+  std::putchar('\n');
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_sample(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  app.add_option("from", flags->from, "a run's folder (its newest valid checkpoint), or a checkpoint's")->required();
+  app.add_option("--prompt", flags->prompt, "text to go on from");
+  app.add_option("--tokens", flags->tokens)->capture_default_str()->check(CLI::Range(1, 1 << 20));
+  app.add_option("--temperature", flags->taste.temperature, "0: always the likeliest")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app.add_option("--top", flags->taste.top, "of so many likeliest tokens only; 0: all")->capture_default_str();
+  app.add_option("--seed", flags->taste.seed)->capture_default_str();
+  return [flags] { return sample(*flags); };
+}
+
+}  // namespace tutti::trainer

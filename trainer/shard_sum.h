@@ -1,0 +1,42 @@
+#pragma once
+// See gradient_sum.h. A unit's gradient exists whole only from its backward pass until it has been exchanged: two units at a time.
+#include <array>
+#include <vector>
+
+#include "trainer/gradient_sum.h"
+#include "trainer/shares.h"
+#include "trainer/wire.h"
+
+namespace tutti::trainer {
+
+class ShardSum : public GradientSum {
+ public:
+  ShardSum(const Layout& layout, const Shares& shares, Wire& wire);
+  void begin(std::size_t number, bool counts, bool last) override;
+  void end() override;
+  void finish() override;
+  GradientPlace<float> gradient(std::size_t unit) override;
+  void finished(std::size_t unit) override;
+  float* owned(std::size_t unit) override { return sums_[unit].data(); }
+  std::size_t bytes() const override;
+
+ private:
+  // Room for one unit's whole gradient, and the exchange that reads it.
+  struct Room {
+    std::vector<float> data;
+    Work work;
+    bool in_flight = false;
+    std::size_t unit = 0;
+  };
+  Room& room_of(std::size_t unit) { return unit == 0 ? embedding_ : blocks_[unit % 2]; }
+  void settle(Room& room);            // waits, and adds this rank's share to its sum
+  const Layout& layout_;
+  const Shares& shares_;
+  Wire& wire_;
+  Room embedding_;                    // open throughout the backward pass
+  std::array<Room, 2> blocks_;
+  std::vector<std::vector<float>> sums_;
+  bool first_ = true;                 // micro-batch of the step
+};
+
+}  // namespace tutti::trainer

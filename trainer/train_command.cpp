@@ -1,0 +1,201 @@
+#include "trainer/train_command.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "trainer/cores.h"
+#include "trainer/failure.h"
+#include "trainer/gemm.h"
+#include "trainer/run_log.h"
+#include "trainer/saver.h"
+#include "trainer/text.h"
+#include "trainer/training.h"
+
+namespace tutti::trainer {
+namespace {
+
+constexpr std::size_t kGeneratedBytes = 1 << 20;
+
+struct Flags {
+  ModelFlags model;
+  Options options;
+  std::string schedule = "cosine", on_nan = "stop";
+  double bucket_mb = 25;
+};
+
+Options resolve(const Flags& flags) {
+  Options o = flags.options;
+  o.model = flags.model.resolve();
+  o.schedule.kind = *schedule_from(flags.schedule);
+  o.schedule.steps = o.steps;
+  o.on_nan = flags.on_nan == "skip" ? OnNan::skip : OnNan::stop;
+  o.bucket_bytes = std::size_t(flags.bucket_mb * 1e6);
+  if (o.resume == "auto" && o.run.empty()) refuse("--resume auto looks for checkpoints in the folder that --run names; give one");
+  return o;
+}
+
+Tokens open_data(const Options& options) {
+  return options.data.empty() ? Tokens::of_text(generated_text(kGeneratedBytes)) : require(Tokens::open(options.data));
+}
+
+void print_heading(const Options& o, Training& training, const Communicator& communicator, int threads) {
+  fmt::print("model: {} layers, {} heads, width {}, vocabulary {}, context {}: {} parameters\n", o.model.layers, o.model.heads,
+             o.model.width, o.model.vocabulary, o.model.context, training.layout().parameters());
+  fmt::print("ranks: {}, {} thread{} each; {}{}\n", communicator.rank_count(), threads, threads == 1 ? "" : "s",
+             o.zero == 0 ? std::string("data parallel") : fmt::format("ZeRO-{}", o.zero), o.deterministic ? ", deterministic" : "");
+  fmt::print("a rank holds: {}\n", training.memory_text());
+  fmt::print("data: {}\n", training.sampler().text());
+}
+
+void write_trace(const Options& o, const Trace& trace, int rank) {
+  if (o.trace.empty()) return;
+  const std::string path = rank == 0 ? o.trace : fmt::format("{}.{}", o.trace, rank);
+  std::ofstream file(path);
+  file << trace.text() << "\n";
+  if (!file.flush()) refuse(fmt::format("{} cannot be written", path));
+}
+
+void say(const std::string& text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+// A loss that jumps after resuming tells of state that was lost.
+void compare_losses(double before, const StepResult& result) {
+  if (result.loss <= 1.5 * before + 1) return;
+  throw Failure(Status(Code::invalid_state, fmt::format("expected a loss of about {:.3f} in the first step after the checkpoint, got {:.3f}: "
+                                                        "is the data the same?", before, result.loss)));
+}
+
+void train(const Options& o, Communicator& communicator, Threads& threads) {
+  const bool first = communicator.rank() == 0;
+  Trace trace(!o.trace.empty(), communicator.rank());
+  Training training(o, open_data(o), communicator, threads, trace);
+  if (first) print_heading(o, training, communicator, threads.count());
+  double loss_before = 0;                   // of the checkpoint that the run goes on from; 0: none
+  training.start();
+  if (!o.run.empty() || !o.resume.empty()) say(resume(o, training, loss_before));
+  Saver saver(o, training);
+  RunLog log(o.run, communicator.rank());
+  const StepWork work{double(o.samples() * o.model.context), double(o.samples() * o.model.context) * o.model.flops_per_token(),
+                      peak_flops(threads) * communicator.rank_count()};
+  for (std::size_t epoch = ~std::size_t(0); training.steps_done() < o.steps;) {
+    if (const std::size_t now = training.sampler().epoch_of(std::size_t(training.steps_done())); now != epoch) {
+      epoch = now;
+      if (first) say(fmt::format("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch)));
+    }
+    const StepResult result = training.step();
+    if (loss_before > 0 && !result.skipped) compare_losses(std::exchange(loss_before, 0), result);
+    log.add(result, work);
+    if (first) say(step_line(result, o.steps, work) + "\n");
+    say(saver.after(result));
+  }
+  say(saver.finish());
+  write_trace(o, trace, communicator.rank());
+  if (o.hash) {
+    const Digest digest = training.weights_hash();
+    if (first) say(fmt::format("weights sha256 {}\n", to_hex(digest)));
+  }
+}
+
+int run(const Options& o) {
+  // Before the communicator reads its settings: sums of ranks along the tree that the trainer continues.
+  if (o.deterministic) setenv("TUTTI_ORDER", "canonical", 1);
+  keep_blas_on_one_thread();
+  Communicator communicator = require(Communicator::from_environment());
+  const int threads = o.threads > 0 ? o.threads : std::max(1, usable_cores() / std::max(1, communicator.local_rank_count()));
+  Threads crew(threads, !o.deterministic);
+  try {
+    train(o, communicator, crew);
+  } catch (const Failure& failure) {
+    fmt::print(stderr, "train: {}\n", failure.what());      // each rank: who is stopped first is up to the launcher
+    communicator.abort(failure.what());
+    return 1;
+  }
+  Work all = communicator.barrier();      // nobody leaves while another still exchanges
+  require(all.wait());
+  return 0;
+}
+
+void add_step_flags(CLI::App& app, Flags& f) {
+  Options& o = f.options;
+  app.add_option("--data", o.data, "text, or llm.c's token file; without it a generated text")->group("Data");
+  app.add_flag("--drop-last", o.drop_last, "leave out an epoch's samples that fill no whole step")->group("Data");
+  app.add_option("--seed", o.seed, "of weights, order of samples and dropout")->capture_default_str()->group("Data");
+  app.add_option("--batch", o.batch, "samples of a micro-batch")->capture_default_str()->check(CLI::Range(1, 1 << 16))->group("Step");
+  app.add_option("--micro-batches", o.micro_batches, "of a step, shared out among the ranks")->capture_default_str()->check(CLI::Range(1, 1 << 16))->group("Step");
+  app.add_option("--steps", o.steps)->capture_default_str()->check(CLI::Range(1l, 1l << 40))->group("Step");
+  app.add_option("--dropout", o.dropout)->capture_default_str()->check(CLI::Range(0.0, 0.99))->group("Step");
+  app.add_flag("--recompute", o.recompute, "keep less of the forward pass, compute it again")->group("Step");
+  app.add_option("--rate", o.schedule.rate, "largest learning rate")->capture_default_str()->check(CLI::PositiveNumber)->group("Optimizer");
+  app.add_option("--schedule", f.schedule)->capture_default_str()->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}))->group("Optimizer");
+  app.add_option("--warm-up", o.schedule.warm_up, "steps in which the rate rises")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Optimizer");
+  app.add_option("--final-rate", o.schedule.final_share, "share of the rate at the end")->capture_default_str()->check(CLI::Range(0.0, 1.0))->group("Optimizer");
+  app.add_option("--beta1", o.adamw.beta1)->capture_default_str()->check(CLI::Range(0.0, 0.999999))->group("Optimizer");
+  app.add_option("--beta2", o.adamw.beta2)->capture_default_str()->check(CLI::Range(0.0, 0.999999))->group("Optimizer");
+  app.add_option("--decay", o.adamw.decay, "weight decay")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Optimizer");
+  app.add_option("--clip", o.clip, "largest norm of the gradient; 0: none")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Optimizer");
+  app.add_option("--on-nan", f.on_nan, "when a loss or gradient is not a number")->capture_default_str()->check(CLI::IsMember({"stop", "skip"}))->group("Optimizer");
+}
+
+void add_rank_flags(CLI::App& app, Flags& f) {
+  Options& o = f.options;
+  app.add_option("--zero", o.zero, "ZeRO's stage; 0: plain data parallelism")->capture_default_str()->check(CLI::Range(0, 3))->group("Ranks");
+  app.add_flag("--deterministic", o.deterministic, "the same bits on any number of ranks")->group("Ranks");
+  app.add_option("--bucket-mb", f.bucket_mb, "gradients that are exchanged at a time, in MB")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
+  app.add_option("--threads", o.threads, "of each rank; 0: the host's cores, shared out")->capture_default_str()->check(CLI::Range(0, 1024))->group("Ranks");
+  app.add_option("--check-every", o.check_every, "steps between comparisons of all ranks' weights; 0: at the start only")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
+  app.add_option("--run", o.run, "folder for the log and the checkpoints")->group("Output");
+  app.add_option("--checkpoint-every", o.checkpoint_every, "steps; the last step always has one; 0: only that")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Output");
+  app.add_option("--keep", o.keep, "newest checkpoints to keep")->capture_default_str()->check(CLI::PositiveNumber)->group("Output");
+  app.add_option("--resume", o.resume, "auto: the newest valid checkpoint of --run, if any; or a checkpoint's folder")->group("Output");
+  app.add_option("--trace", o.trace, "file for a trace that Chrome and Perfetto show; rank r adds .r")->group("Output");
+  app.add_flag("--hash", o.hash, "print the SHA-256 of the weights at the end")->group("Output");
+}
+
+}  // namespace
+
+void ModelFlags::add(CLI::App& app) {
+  app.add_option("--preset", preset)->capture_default_str()->check(CLI::IsMember(preset_names()))->group("Model");
+  app.add_option("--layers", layers)->group("Model");
+  app.add_option("--heads", heads)->group("Model");
+  app.add_option("--kv-heads", kv_heads, "heads of keys and values; fewer than --heads share them")->group("Model");
+  app.add_option("--width", width)->group("Model");
+  app.add_option("--hidden", hidden, "units of an MLP; 4 times the width unless given")->group("Model");
+  app.add_option("--vocabulary", vocabulary)->group("Model");
+  app.add_option("--context", context, "tokens of a sample")->group("Model");
+  app.add_option("--position", position)->check(CLI::IsMember({"learned", "rope"}))->group("Model");
+  app.add_option("--norm", norm)->check(CLI::IsMember({"layer", "rms"}))->group("Model");
+  app.add_option("--activation", activation)->check(CLI::IsMember({"gelu", "swiglu"}))->group("Model");
+  app.add_flag("--no-bias", no_bias)->group("Model");
+}
+
+ModelConfig ModelFlags::resolve() const {
+  ModelConfig c = *trainer::preset(preset);
+  if (layers) c.layers = layers;
+  if (heads) c.heads = c.kv_heads = heads;
+  if (kv_heads) c.kv_heads = kv_heads;
+  if (width) c.width = width, c.hidden = 4 * width;
+  if (hidden) c.hidden = hidden;
+  if (vocabulary) c.vocabulary = vocabulary;
+  if (context) c.context = context;
+  if (!position.empty()) c.position = position == "rope" ? PositionKind::rope : PositionKind::learned;
+  if (!norm.empty()) c.norm = norm == "rms" ? NormKind::rms : NormKind::layer;
+  if (!activation.empty()) c.activation = activation == "swiglu" ? ActivationKind::swiglu : ActivationKind::gelu;
+  if (no_bias) c.bias = false;
+  require(check(c));
+  return c;
+}
+
+std::function<int()> add_train(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  flags->model.add(app);
+  add_step_flags(app, *flags);
+  add_rank_flags(app, *flags);
+  return [flags] { return run(resolve(*flags)); };
+}
+
+}  // namespace tutti::trainer

@@ -1,0 +1,251 @@
+#include "trainer/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "trainer/failure.h"
+#include "trainer/gemm.h"
+#include "trainer/shard_sum.h"
+#include "trainer/whole_sum.h"
+
+namespace tutti::trainer {
+namespace {
+
+using Time = Trace::Time;
+Time now() { return Trace::Clock::now(); }
+double seconds(Time begin, Time end) { return std::chrono::duration<double>(end - begin).count(); }
+
+MicroBatches own_micro_batches(const Options& options, const Communicator& communicator) {
+  const int ranks = communicator.rank_count();
+  if (std::size_t(ranks) > options.micro_batches) {
+    refuse(fmt::format("{} ranks share {} micro-batches of {} samples: give --micro-batches {} or fewer ranks", ranks,
+                       options.micro_batches, options.batch, ranks));
+  }
+  return micro_batches_of(options.micro_batches, ranks, communicator.rank());
+}
+
+std::unique_ptr<GradientSum> gradient_sum(const Options& options, const Layout& layout, const Shares& shares, Wire& wire, Threads& threads) {
+  if (options.deterministic) return std::make_unique<TreeSum>(layout, shares, options.micro_batches, wire, threads);
+  if (options.zero >= 2) return std::make_unique<ShardSum>(layout, shares, wire);
+  return std::make_unique<WholeSum>(layout, shares, wire, options.bucket_bytes);
+}
+
+std::unique_ptr<SharedWeights> shared_weights(const Options& options, const Layout& layout, const Shares& shares, Wire& wire) {
+  if (options.zero == 3) return std::make_unique<ShardedWeights>(layout, shares, wire);
+  return std::make_unique<ResidentWeights>(layout, shares, wire);
+}
+
+}  // namespace
+
+Training::Training(const Options& options, Tokens tokens, Communicator& communicator, Threads& threads, Trace& trace)
+    : options_(options), tokens_(std::move(tokens)), trace_(trace), threads_(threads), layout_(options.model), wire_(communicator, trace),
+      shares_(layout_, options.zero == 0 ? 1 : communicator.rank_count(), communicator.rank()),
+      own_(own_micro_batches(options, communicator)),
+      rounds_(options.zero < 2 ? own_.end - own_.begin
+                               : (options.micro_batches + std::size_t(communicator.rank_count()) - 1) / std::size_t(communicator.rank_count())),
+      sampler_(options.seed, tokens_.count(), options.model.context, options.samples(), options.drop_last),
+      weights_(shared_weights(options, layout_, shares_, wire_)), gradients_(gradient_sum(options, layout_, shares_, wire_, threads)),
+      optimizer_(layout_, shares_, options.adamw, threads),
+      model_(options.model, {options.batch, options.model.context}, options.recompute, threads),
+      inputs_(options.batch * options.model.context), targets_(inputs_.size()), squares_(layout_.count() / kBlock) {
+  const Token largest = tokens_.largest();
+  if (std::size_t(largest) >= options.model.vocabulary) {
+    refuse(fmt::format("{} has token {}, but the vocabulary is {}: give --vocabulary {} or other data", tokens_.name(), largest,
+                       options.model.vocabulary, largest + 1));
+  }
+}
+
+void Training::start() {
+  // Ranks whose BLAS chose other kernels cannot agree on bits.
+  std::uint64_t blas = 0;
+  for (const char c : blas_name()) blas = mix(blas, std::uint64_t(static_cast<unsigned char>(c)));
+  for (const std::uint64_t other : wire_.gather_now({blas})) {
+    if (other != blas && options_.deterministic) {
+      refuse(fmt::format("--deterministic needs the same BLAS on all ranks; rank {} has {}, others another", wire_.rank(), blas_name()));
+    }
+  }
+  for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
+    UnitState state;
+    state.weights.resize(layout_.units()[unit].count);
+    if (wire_.rank() == 0) start_weights(layout_, options_.seed, unit, state.weights.data());
+    set_unit(unit, state);
+  }
+  compare_ranks();
+}
+
+void Training::set_unit(std::size_t unit, UnitState& there) {
+  const std::size_t count = layout_.units()[unit].count;
+  for (std::vector<float>* part : {&there.weights, &there.first, &there.second}) {
+    part->resize(count);
+    Work work = wire_.broadcast("broadcast of state", part->data(), count * sizeof(float), 0);
+    wire_.wait(work);
+  }
+  const Share share = shares_.mine(unit);
+  weights_->set(unit, there.weights.data());
+  std::copy_n(there.first.data() + share.begin, share.count, optimizer_.first(unit).data());
+  std::copy_n(there.second.data() + share.begin, share.count, optimizer_.second(unit).data());
+}
+
+UnitState Training::unit(std::size_t unit) {
+  const std::size_t count = layout_.units()[unit].count;
+  const Share share = shares_.mine(unit);
+  UnitState state;
+  const auto whole = [&](const float* owned, std::vector<float>& out) {
+    out.resize(count);
+    std::copy_n(owned, share.count, out.data() + share.begin);
+    if (shares_.owners() == 1) return;
+    Work work = wire_.gather_blocks("gather of state", out.data(), shares_.counts(unit));
+    wire_.wait(work);
+  };
+  whole(weights_->owned(unit), state.weights);
+  whole(optimizer_.first(unit).data(), state.first);
+  whole(optimizer_.second(unit).data(), state.second);
+  return state;
+}
+
+Digest Training::weights_hash() {
+  Sha256 hash;
+  for (const Tensor& tensor : layout_.tensors()) {
+    const float* unit = weights_->weights(tensor.unit, tensor.unit);
+    hash.add(unit + tensor.offset, tensor.count() * sizeof(float));
+    weights_->release(tensor.unit);
+  }
+  return hash.end();
+}
+
+std::uint64_t Training::hash_of(const Tensor& tensor, const float* unit) const {
+  std::uint64_t hash = tensor.count();
+  for (std::size_t i = 0; i < tensor.count(); ++i) hash = (hash ^ std::bit_cast<std::uint32_t>(unit[tensor.offset + i])) * 0x100000001b3u;
+  return hash;
+}
+
+void Training::compare_ranks() {
+  std::vector<std::uint64_t> hashes;
+  for (const Tensor& tensor : layout_.tensors()) {
+    hashes.push_back(hash_of(tensor, weights_->weights(tensor.unit, tensor.unit)));
+    weights_->release(tensor.unit);
+  }
+  const auto all = wire_.gather_now(hashes);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == all[i % hashes.size()]) continue;
+    const int rank = int(i / hashes.size());
+    throw Failure(Status(Code::mismatch, fmt::format("after step {} the weights {} of rank {} differ from those of rank 0", steps_,
+                                                     layout_.tensors()[i % hashes.size()].name, rank), rank));
+  }
+}
+
+double Training::compute(std::size_t number, bool counts, bool last, StepResult& result) {
+  const Time begin = now();
+  const std::size_t context = options_.model.context, first = (counts ? number : own_.begin) * options_.batch;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const std::size_t at = sampler_.token_at(std::size_t(steps_), first + i / context) + i % context;
+    inputs_[i] = tokens_.at(at);
+    targets_[i] = tokens_.at(at + 1);
+  }
+  const Time loaded = now();
+  result.data_seconds += seconds(begin, loaded);
+  const Dropout dropout{options_.dropout, mix(mix(options_.seed, 0x64726f70), std::uint64_t(steps_)), first};
+  gradients_->begin(number, counts, last);
+  const double loss = model_.forward(*weights_, inputs_.data(), targets_.data(), dropout);
+  const Time middle = now();
+  model_.backward(*weights_, *gradients_, inputs_.data(), targets_.data(), dropout, counts ? 1.0f / float(options_.micro_batches) : 0.0f);
+  trace_.add(Trace::Kind::compute, "forward", loaded, middle);
+  trace_.add(Trace::Kind::compute, "backward", middle, now());
+  gradients_->end();
+  return loss;
+}
+
+StepResult Training::step() {
+  StepResult result;
+  const Time begin = now();
+  std::vector<double> losses(options_.micro_batches);
+  for (std::size_t round = 0; round < rounds_; ++round) {
+    const std::size_t number = own_.begin + round;
+    const bool counts = number < own_.end;
+    const double loss = compute(number, counts, round + 1 == rounds_, result);
+    if (counts) losses[number] = loss;
+  }
+  gradients_->finish();
+  result.norm = norm_and_loss(losses, result.loss);
+  result.step = steps_ + 1;
+  result.rate = options_.schedule.at(result.step);
+  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    if (options_.on_nan == OnNan::stop) blame(result.step, result.loss);
+    result.skipped = true;
+  } else {
+    update(result.rate, result.norm);
+  }
+  ++steps_;
+  if (options_.check_every > 0 && steps_ % options_.check_every == 0) compare_ranks();
+  result.seconds = seconds(begin, now());
+  const WireCount count = wire_.take_count();
+  result.exposed_seconds = count.exposed_seconds;
+  result.compute_seconds = result.seconds - result.exposed_seconds - result.data_seconds;
+  result.operations = count.operations;
+  result.bytes = count.bytes;
+  return result;
+}
+
+// Each rank fills in what it knows and leaves 0 elsewhere, so that the sum over ranks is exact and the order of additions is that of
+// the array on any number of ranks.
+double Training::norm_and_loss(std::vector<double>& losses, double& loss) {
+  std::fill(squares_.begin(), squares_.end(), 0.0);
+  for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
+    sum_squares(layout_, shares_, threads_, unit, gradients_->owned(unit), squares_);
+  }
+  if (shares_.owners() > 1) {
+    losses.insert(losses.end(), squares_.begin(), squares_.end());
+    wire_.sum_now(losses);
+    squares_.assign(losses.begin() + std::ptrdiff_t(options_.micro_batches), losses.end());
+    losses.resize(options_.micro_batches);
+  } else {
+    wire_.sum_now(losses);
+  }
+  double sum = 0, square = 0;
+  for (const double one : losses) sum += one;
+  for (const double one : squares_) square += one;
+  loss = sum / double(options_.micro_batches);
+  return std::sqrt(square);
+}
+
+void Training::blame(long step, double loss) {
+  const std::size_t none = layout_.tensors().size();
+  std::size_t first = none;
+  for (std::size_t i = 0; i < none && first == none; ++i) {
+    const Tensor& tensor = layout_.tensors()[i];
+    const Share share = shares_.mine(tensor.unit);
+    const std::size_t begin = std::max(tensor.offset, share.begin), end = std::min(tensor.offset + tensor.count(), share.begin + share.count);
+    const float* gradient = gradients_->owned(tensor.unit);
+    for (std::size_t k = begin; k < end; ++k) {
+      if (!std::isfinite(gradient[k - share.begin])) first = i;
+    }
+  }
+  for (const std::uint64_t other : wire_.gather_now({first})) first = std::min(first, std::size_t(other));
+  throw Failure(Status(Code::invalid_state,
+                       fmt::format("step {}: the loss is {} and {}; the weights are still those of step {}. A smaller --rate, a longer "
+                                   "--warm-up or --clip may help; --on-nan skip leaves such steps out", step, loss,
+                                   first == none ? std::string("all gradients are finite, their norm is not")
+                                                 : fmt::format("the first gradient that is not finite is that of {}", layout_.tensors()[first].name),
+                                   step - 1)));
+}
+
+void Training::update(double rate, double norm) {
+  const Time begin = now();
+  const double scale = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1.0;
+  for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
+    optimizer_.step(unit, weights_->owned(unit), gradients_->owned(unit), rate, scale, steps_ + 1);
+  }
+  trace_.add(Trace::Kind::compute, "optimizer", begin, now());
+  weights_->publish();
+}
+
+std::string Training::memory_text() const {
+  const auto mb = [](std::size_t bytes) { return double(bytes) / 1e6; };
+  return fmt::format("weights {:.1f} MB, gradients {:.1f} MB, optimizer {:.1f} MB, activations {:.1f} MB", mb(weights_->bytes()),
+                     mb(gradients_->bytes()), mb(optimizer_.bytes()), mb(model_.activation_bytes()));
+}
+
+}  // namespace tutti::trainer

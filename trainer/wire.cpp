@@ -1,0 +1,85 @@
+#include "trainer/wire.h"
+
+#include <numeric>
+
+#include "trainer/failure.h"
+
+namespace tutti::trainer {
+namespace {
+
+std::size_t before(const std::vector<std::size_t>& counts, int rank) {
+  return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t(0));
+}
+
+}  // namespace
+
+Work Wire::started(const std::string& name, std::size_t bytes, Work work) {
+  ++count_.operations;
+  count_.bytes += bytes;
+  if (trace_.wanted()) {
+    work.then([this, name, bytes, begin = Trace::Clock::now()](const Status&) {
+      trace_.add(Trace::Kind::exchange, name, begin, Trace::Clock::now(), bytes);
+    });
+  }
+  return work;
+}
+
+Work Wire::sum(const std::string& name, float* data, std::size_t count) {
+  if (rank_count() == 1) return Work();
+  return started(name, count * sizeof(float), communicator_.all_reduce({.input = data, .output = data, .count = count}));
+}
+
+Work Wire::sum_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
+  if (rank_count() == 1) return Work();
+  ReduceScatterV call;
+  call.input = data, call.output = data + before(counts, rank()), call.counts = counts;
+  return started(name, before(counts, rank_count()) * sizeof(float), communicator_.reduce_scatter_v(call));
+}
+
+Work Wire::gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
+  if (rank_count() == 1) return Work();
+  AllGatherV call;
+  call.input = data + before(counts, rank()), call.output = data, call.counts = counts;
+  return started(name, before(counts, rank_count()) * sizeof(float), communicator_.all_gather_v(call));
+}
+
+Work Wire::broadcast(const std::string& name, void* data, std::size_t bytes, int root) {
+  if (rank_count() == 1) return Work();
+  return started(name, bytes,
+                 communicator_.broadcast({.input = data, .output = data, .count = bytes, .type = DataType::u8, .root = root}));
+}
+
+Work Wire::swap(const std::string& name, const float* input, const std::vector<std::size_t>& sends, float* output,
+                const std::vector<std::size_t>& receives) {
+  AllToAllV call;
+  call.input = input, call.output = output, call.send_counts = sends, call.recv_counts = receives;
+  return started(name, std::max(before(sends, rank_count()), before(receives, rank_count())) * sizeof(float),
+                 communicator_.all_to_all_v(call));
+}
+
+void Wire::sum_now(std::vector<double>& values) {
+  if (rank_count() == 1) return;
+  Work work = started("sum of figures", values.size() * sizeof(double),
+                      communicator_.all_reduce({.input = values.data(), .output = values.data(), .count = values.size(), .type = DataType::f64}));
+  wait(work);
+}
+
+std::vector<std::uint64_t> Wire::gather_now(const std::vector<std::uint64_t>& values) {
+  if (rank_count() == 1) return values;
+  std::vector<std::uint64_t> all(values.size() * std::size_t(rank_count()));
+  Work work = started("gather of figures", all.size() * sizeof(std::uint64_t),
+                      communicator_.all_gather({.input = values.data(), .output = all.data(), .count = values.size(), .type = DataType::u64}));
+  wait(work);
+  return all;
+}
+
+void Wire::wait(Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status = work.wait();
+  count_.exposed_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  require(status);
+}
+
+WireCount Wire::take_count() { return std::exchange(count_, WireCount()); }
+
+}  // namespace tutti::trainer

@@ -1,0 +1,47 @@
+#pragma once
+// The trainer's view of a communicator: the collectives that it uses, on f32, with their time and bytes counted. Nothing moves in
+// a world of one rank. Failures are thrown.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tutti/tutti.h>
+#include <vector>
+
+#include "trainer/trace.h"
+
+namespace tutti::trainer {
+
+struct WireCount {
+  std::size_t operations = 0;
+  std::size_t bytes = 0;            // that this rank contributed or received, whichever is more, summed over operations
+  double exposed_seconds = 0;       // this thread waited and did nothing else
+};
+
+class Wire {
+ public:
+  Wire(Communicator& communicator, Trace& trace) : communicator_(communicator), trace_(trace) {}
+  int rank() const { return communicator_.rank(); }
+  int rank_count() const { return communicator_.rank_count(); }
+
+  // All in place. `counts`: elements of each rank's block; blocks lie one behind another at `data`.
+  Work sum(const std::string& name, float* data, std::size_t count);
+  Work sum_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);      // this rank's block gets the sum
+  Work gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);
+  Work broadcast(const std::string& name, void* data, std::size_t bytes, int root);
+  Work swap(const std::string& name, const float* input, const std::vector<std::size_t>& sends, float* output,
+            const std::vector<std::size_t>& receives);
+  // Blocks until done. Sums of doubles are exact where all ranks but one hold 0.
+  void sum_now(std::vector<double>& values);
+  std::vector<std::uint64_t> gather_now(const std::vector<std::uint64_t>& values);      // rank by rank, equally many each
+  void wait(Work& work);
+
+  WireCount take_count();           // since the last call
+
+ private:
+  Work started(const std::string& name, std::size_t bytes, Work work);
+  Communicator& communicator_;
+  Trace& trace_;
+  WireCount count_;
+};
+
+}  // namespace tutti::trainer
