@@ -24,6 +24,8 @@ class Operation {
   const Status& status() const { return status_; }          // once complete
   std::shared_ptr<Engine> engine() const { return engine_.lock(); }
   Member& member() const { return *member_; }
+  int member_world_rank(int rank) const;
+  std::uint32_t communicator_key() const;                   // with kPairBit for a send or recv
 
   // Under the engine's lock: ends it. Only the first call counts. Returns the callbacks, to be run without the lock.
   std::vector<std::function<void(const Status&)>> finish(Status status);
@@ -35,10 +37,13 @@ class Operation {
   std::uint32_t token = 0;         // names it among the engine's pending ones
   TimePoint last_moved{};          // for TUTTI_TIMEOUT; as seen by those who look, unset before the first
   std::uint64_t last_moved_bytes = 0;
+  std::uint64_t noted_moved_bytes = ~std::uint64_t(0);   // when its waits were last written to the flight recorder
+  bool hang_told = false;          // in a hang report
   std::unique_ptr<Execution> execution;
   std::function<void()> after;     // on success, before completion: writes converted results to the user's buffer
   std::vector<std::byte> staging;  // converted inputs
   int pending_parts = 0;           // a group: how many of its operations are not complete
+  std::uint32_t record = 0;        // its number in the flight recorder, 0 none
   bool waited = false;             // somebody called wait()
   bool unwaited = false;           // the progress thread found it while nobody waited
 

@@ -4,8 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <tutti/status.h>
 #include <vector>
+
+#include "comm/stand.h"
+#include "comm/wire_bytes.h"
 
 namespace tutti::comm {
 
@@ -14,19 +18,25 @@ struct Report {
   std::uint32_t started = 0;        // operations called so far (collectives; send and recv do not count)
   bool pending = false;             // some are not complete
   std::vector<int> waits_for;       // communicator ranks that its pending operations need something from
+  std::vector<Stand> stands;        // the first waits of its oldest pending operations
   bool operator==(const Report&) const = default;
 };
 
 struct Word {
-  enum class Kind : std::uint8_t { cause, verdict, dial_me, ask, report } kind = Kind::cause;
+  enum class Kind : std::uint8_t { cause, verdict, dial_me, ask, report, hang_draft, hang } kind = Kind::cause;
   std::uint32_t communicator = 0;   // not of dial_me
-  int about = -1;                   // dial_me, ask: the world rank that is meant
+  int about = -1;                   // dial_me, ask: the world rank that is meant; ask, -1: all of the communicator
   Status status;                    // cause, verdict; the text is cut at kMaxText
   Report report;
+  std::string hang;                 // hang_draft, hang: a HangReport, encoded
 
-  static constexpr std::size_t kMaxText = 4096, kMaxWaits = 16;
+  static constexpr std::size_t kMaxText = 4096, kMaxWaits = 16, kMaxHang = 32 << 10;
   std::vector<std::byte> encode() const;
   static std::optional<Word> decode(std::span<const std::byte> bytes);
 };
+
+inline constexpr std::size_t kMaxStands = 4;
+void encode(const std::vector<Stand>& stands, ByteWriter& to);       // the first kMaxStands
+std::vector<Stand> decode_stands(ByteReader& from);
 
 }  // namespace tutti::comm
