@@ -158,7 +158,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
     if (op.complete()) return;
   }
   op.execution->start(op.member().wires());
-  journal_.started(op);
+  journal_.started(op, expects_wait_.load(std::memory_order_relaxed));
   deliver_parked(op);      // also to one that has nothing to receive: it shall hear of what it did not expect
   if (!op.complete() && op.execution->finished()) complete(op, {});
 }

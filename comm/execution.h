@@ -76,6 +76,7 @@ class Execution {
   void release();
 
   const Program* program() const { return program_.get(); }
+  const transport::SegmentHeader& header() const { return binding_.header; }
   // Ranks whose messages (or room) the unfinished steps wait for; for reports.
   std::vector<int> waits_for() const;
   // The first so many of those waits. The operation's fields are left empty.

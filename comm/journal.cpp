@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/member.h"
 #include "core/log.h"
 #include "record/folder.h"
 
@@ -45,19 +46,20 @@ Journal::Journal(Loop& loop, std::unique_ptr<record::Recorder> recorder, bool co
   tick();
 }
 
-// After its first sends, where they are short; long ones are what is to be timed.
-void Journal::start(Operation& operation) {
-  tick();
-  const bool pair = operation.call.collective == Collective::send;
+void Journal::start(Operation& operation, bool awaited) {
+  const std::uint64_t payload = payload_of(operation.call);
+  const bool later = awaited && payload < kSmall;
+  if (!later || unstamped_ != 0) tick();
+  const transport::SegmentHeader& header = operation.execution->header();
   std::uint16_t peer = record::kNobody;
-  if (pair && !operation.execution->program()->peers.empty())
-    peer = narrow(operation.member_world_rank(operation.execution->program()->peers[0]));
-  operation.record = recorder_->started(operation.communicator_key(), operation.sequence, pack(operation.call), payload_of(operation.call), peer, now_);
+  if (header.key.communicator & kPairBit) peer = narrow(operation.member().world_rank(operation.execution->program()->peers[0]));
+  operation.record = recorder_->started(header.key.communicator, header.key.operation, header.call, payload, peer, now_);
+  if (later) unstamped_ = operation.record;
 }
 
 void Journal::end(const Operation& operation, const Status& status) {
   const std::uint64_t moved = operation.execution ? operation.execution->moved_bytes() : 0;
-  if (moved >= kLarge || !status.ok()) tick();
+  if (unstamped_ != 0 || moved >= kLarge || stale() || !status.ok()) tick();
   failed_ |= !status.ok();
   recorder_->ended(operation.record, std::uint8_t(status.code()), moved, now_);
   const record::OperationEntry* entry = recorder_->find(operation.record);
@@ -103,9 +105,9 @@ void Journal::waits(const Operation& operation) {
   if (!recorder_) return;
   tick();
   for (const Stand& stand : operation.execution->stands(4)) {
-    const int peer = operation.member_world_rank(stand.peer);
-    recorder_->event({0, std::uint16_t(record::EventKind::waits), narrow(peer), now_, operation.communicator_key(), operation.sequence, stand.step,
-                      stand.steps, stand.done, stand.bytes, stand.sends ? 1u : 0u});
+    const transport::MessageKey& key = operation.execution->header().key;
+    recorder_->event({0, std::uint16_t(record::EventKind::waits), narrow(operation.member().world_rank(stand.peer)), now_, key.communicator, key.operation,
+                      stand.step, stand.steps, stand.done, stand.bytes, stand.sends ? 1u : 0u});
   }
 }
 
@@ -119,7 +121,9 @@ void Journal::verdict(std::uint32_t communicator, const Status& status) {
 }
 
 void Journal::beat() {
-  if (recorder_) recorder_->beat();
+  if (!recorder_) return;
+  beats_.fetch_add(1, std::memory_order_relaxed);
+  recorder_->beat();
 }
 
 void Journal::close(bool keep) {

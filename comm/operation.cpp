@@ -3,7 +3,6 @@
 #include <tutti/work.h>
 
 #include "comm/engine.h"
-#include "comm/member.h"
 
 namespace tutti {
 namespace comm {
@@ -14,9 +13,6 @@ std::vector<std::function<void(const Status&)>> Operation::finish(Status status)
   complete_.store(true, std::memory_order_release);
   return std::exchange(callbacks_, {});
 }
-
-int Operation::member_world_rank(int rank) const { return member_->world_rank(rank); }
-std::uint32_t Operation::communicator_key() const { return member_->id() | (call.collective == Collective::send ? kPairBit : 0); }
 
 bool Operation::add_callback(std::function<void(const Status&)>& callback) {
   if (complete()) return false;

@@ -24,8 +24,6 @@ class Operation {
   const Status& status() const { return status_; }          // once complete
   std::shared_ptr<Engine> engine() const { return engine_.lock(); }
   Member& member() const { return *member_; }
-  int member_world_rank(int rank) const;
-  std::uint32_t communicator_key() const;                   // with kPairBit for a send or recv
 
   // Under the engine's lock: ends it. Only the first call counts. Returns the callbacks, to be run without the lock.
   std::vector<std::function<void(const Status&)>> finish(Status status);

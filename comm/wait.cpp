@@ -85,7 +85,6 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
   const TimePoint end = bounded ? loop_->now() + limit : TimePoint::max();
   std::uint32_t quiet = 0;
   const std::uint32_t looks = looks_for_a_clock();
-  journal_.tick();
   while (!operation.complete() && !stopping_) {
     const bool moved = progress();
     if (!callbacks_.empty()) {          // what is waited for may complete by one
@@ -103,8 +102,9 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
         held.unlock();
         pause_cpu();
         held = lock();
-      } else if (quiet % 2 == 0 || !journal_.idle_tick()) {
-        pause_cpu();
+      } else {
+        if (quiet == 1) journal_.tick();
+        else pause_cpu();
       }
       continue;
     }

@@ -52,7 +52,13 @@ class Recorder {
     entry.moved = 0;
     entry.first_after = entry.last_after = 0;
     stamp.store(last_operation_, std::memory_order_release);
+    __builtin_prefetch(&operations_[(last_operation_ + 1) % kOperations], 1);   // written next: its line shall be here by then
     return last_operation_;
+  }
+  // It started later than it was told to have.
+  void restart(std::uint32_t number, std::uint64_t now) {
+    OperationEntry& entry = operations_[number % kOperations];
+    if (entry.stamp == number) entry.started = now;
   }
   // The first data of a peer for it has come.
   void arrived(std::uint32_t number, std::uint16_t peer, std::uint64_t now) {
