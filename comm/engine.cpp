@@ -181,6 +181,7 @@ void Engine::complete(Operation& operation, Status status) {
   if (status.ok() && operation.after) operation.after();
   operation.after = nullptr;
   journal_.ended(operation, status);
+  note_service(operation);
   if (operation.execution) {
     operation.execution->release();
     keep(std::move(operation.execution));
@@ -198,6 +199,17 @@ void Engine::complete(Operation& operation, Status status) {
   for (auto& callback : operation.finish(status)) callbacks_.emplace_back(std::move(callback), operation.status());
   if (queued_) turn_.notify_all();
   if (sleeping_) loop_->wake();
+}
+
+// For the flight recorder: how its links did, where much was moved.
+void Engine::note_service(const Operation& operation) {
+  if (!operation.execution || operation.execution->moved_bytes() < Journal::kLarge) return;
+  for (const int peer : operation.execution->program()->peers) {
+    const int world = operation.member().world_rank(peer);
+    if (wire(world).transport != tcp_.get()) continue;
+    const auto service = tcp_->service(world);
+    journal_.served(world, service.bytes, service.nanoseconds);
+  }
 }
 
 bool Engine::add_callback(Operation& operation, std::function<void(const Status&)>& callback) {

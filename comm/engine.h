@@ -134,6 +134,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
 
   bool decides(const Member& member) const;
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
+  void note_service(const Operation& operation);
   void deliver_parked(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);

@@ -42,32 +42,36 @@ std::string text_of(const char (&field)[N]) {
   return printable(std::string_view(field, ::strnlen(field, N)));
 }
 
-// The entries of a ring with a good stamp, oldest first.
+// The entries of a ring with a good stamp, oldest first. The number of a place's entry is that place, modulo the ring.
 template <class Entry>
 std::vector<Entry> ring(std::span<const std::byte> bytes, std::uint32_t count, std::size_t& torn) {
-  std::vector<Entry> found;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    Entry entry;
-    std::memcpy(&entry, bytes.data() + i * sizeof(Entry), sizeof(Entry));
-    const Entry nothing{};
-    if (entry.stamp != 0 && entry.stamp % count == i) found.push_back(entry);
-    else if (std::memcmp(&entry, &nothing, sizeof(Entry)) != 0) ++torn;
+  const auto stamp_at = [&](std::uint32_t place) {
+    std::uint32_t stamp = 0;
+    std::memcpy(&stamp, bytes.data() + place * sizeof(Entry), sizeof stamp);
+    return stamp;
+  };
+  std::uint32_t newest = 0;
+  std::size_t used = 0;
+  for (std::uint32_t place = 0; place < count; ++place) {
+    const auto entry = bytes.subspan(place * sizeof(Entry), sizeof(Entry));
+    used += std::any_of(entry.begin(), entry.end(), [](std::byte b) { return b != std::byte{}; });
+    const std::uint32_t stamp = stamp_at(place);
+    if (stamp != 0 && stamp % count == place && (newest == 0 || std::int32_t(stamp - newest) > 0)) newest = stamp;
   }
-  if (found.empty()) return found;
-  std::uint32_t newest = found[0].stamp;
-  for (const Entry& entry : found)
-    if (std::int32_t(entry.stamp - newest) > 0) newest = entry.stamp;
-  std::erase_if(found, [&](const Entry& entry) {           // of one round of the ring
-    const bool stale = newest - entry.stamp >= count;
-    torn += stale;
-    return stale;
-  });
-  std::sort(found.begin(), found.end(), [&](const Entry& x, const Entry& y) { return newest - x.stamp > newest - y.stamp; });
+  std::vector<Entry> found;
+  for (std::uint32_t back = newest == 0 ? 0 : count; back-- > 0;) {
+    const std::uint32_t stamp = newest - back;
+    if (stamp == 0 || stamp_at(stamp % count) != stamp) continue;
+    found.emplace_back();
+    std::memcpy(&found.back(), bytes.data() + stamp % count * sizeof(Entry), sizeof(Entry));
+  }
+  torn += used - found.size();
   return found;
 }
 
 Operation operation_of(const OperationEntry& entry, const Timescale& scale) {
   Operation out;
+  out.number = entry.stamp;
   out.communicator = entry.communicator;
   out.sequence = entry.operation;
   out.call = entry.call;

@@ -13,6 +13,7 @@
 namespace tutti::record {
 
 struct Operation {
+  std::uint32_t number = 0;                        // as started on this rank, from 1
   std::uint32_t communicator = 0, sequence = 0;    // communicator: with comm's mark for send and recv
   std::uint64_t call = 0;                          // packed
   std::int64_t started = 0, ended = 0;             // ended 0: pending

@@ -181,13 +181,25 @@ void Teller::judge(Chapter& c) const {
   set(c.pending.size() == c.parts.size() ? End::stuck : End::running, {});
 }
 
+// A rank that comes last because the operation before kept it longer is not late itself: what counts is its time outside.
 void Teller::lateness() {
   std::map<int, std::vector<std::int64_t>> lags;
+  std::map<int, std::int64_t> since;                 // by rank: when it was free to make the next call
   std::size_t of = 0;
   for (const Chapter& chapter : story_.chapters) {
-    if (!chapter.not_called.empty() || chapter.parts.size() < spans_.at(chapter.communicator).size() || chapter.parts.size() < 2) continue;
+    std::vector<std::int64_t> others;
+    std::int64_t own = 0;
+    for (const Chapter::Part& part : chapter.parts) {
+      const auto before = since.find(part.rank);
+      const std::int64_t outside = before == since.end() ? 0 : part.started - std::min(before->second, part.started);
+      if (part.rank == chapter.last) own = outside;
+      else others.push_back(outside);
+      since[part.rank] = part.ended ? part.ended : part.started;
+    }
+    if (!chapter.not_called.empty() || chapter.parts.size() < spans_.at(chapter.communicator).size() || others.empty()) continue;
     ++of;
-    if (chapter.lag >= kNotableLag) lags[chapter.last].push_back(chapter.lag);
+    const std::int64_t lag = std::min(chapter.lag, own - median(others));
+    if (lag >= kNotableLag) lags[chapter.last].push_back(lag);
   }
   for (const auto& [rank, values] : lags) {
     Late late{rank, values.size(), of, median(values), 0};

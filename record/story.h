@@ -31,7 +31,7 @@ struct Chapter {
 
 struct Late {
   int rank = 0;
-  std::size_t times = 0, of = 0;                // last by more than kNotableLag, of operations that all called
+  std::size_t times = 0, of = 0;                // last by kNotableLag or more, for time outside the library; of operations that all called
   std::int64_t median = 0, total = 0;           // ns of those lags
   bool notable() const { return times * 2 >= of && of >= 4; }
 };

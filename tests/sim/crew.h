@@ -28,6 +28,8 @@ struct CrewOptions {
   int exchanges = 1;                         // a rank is done after so many
   int most_pending = 1;                      // exchanges of one rank at a time
   Nanoseconds pause{0};                      // 0..pause of thinking before each
+  int late_rank = -1;                        // thinks for late_by from each start to the next
+  Nanoseconds late_by{0};
 };
 
 class Crew;
