@@ -43,7 +43,8 @@ transport::TcpOptions tcp_options(const Settings& settings) {
 Engine::Engine(EngineSetup setup)
     : settings_(std::move(setup.settings)), world_rank_(setup.world_rank), world_size_(setup.world_size),
       oversubscribed_(setup.oversubscribed), threaded_(setup.threaded), loop_(std::move(setup.loop)),
-      directory_(std::move(setup.directory)), peers_(std::size_t(setup.world_size)) {
+      directory_(std::move(setup.directory)),
+      journal_(*loop_, std::move(setup.recorder), setup.threaded && record::has_even_counter()), peers_(std::size_t(setup.world_size)) {
   shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment, Budget(settings_.memory_limit).slots});
   tcp_ = std::make_unique<transport::TcpTransport>(*loop_, *this, tcp_options(settings_));
   transports_ = {shm_.get(), tcp_.get()};
@@ -90,6 +91,7 @@ void Engine::shut_down(const std::string& reason) {
   shm_.reset();
   tcp_.reset();
   directory_.reset();
+  journal_.close(!settings_.recorder.empty());
 }
 
 // What was sent in operations that are complete here must still reach the others. Bounded: peers may be dead.
@@ -123,6 +125,7 @@ std::uint32_t Engine::allot_communicator() {
 }
 
 void Engine::add_member(std::shared_ptr<Member> member) {
+  journal_.joined(member->id(), member->rank_count(), member->rank());
   members_[member->id()] = std::move(member);
 }
 
@@ -163,6 +166,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
     if (op.complete()) return;
   }
   op.execution->start(op.member().wires());
+  journal_.started(op, expects_wait_.load(std::memory_order_relaxed));
   deliver_parked(op);      // also to one that has nothing to receive: it shall hear of what it did not expect
   if (!op.complete() && op.execution->finished()) complete(op, {});
 }
@@ -184,6 +188,8 @@ void Engine::complete(Operation& operation, Status status) {
   if (operation.complete()) return;
   if (status.ok() && operation.after) operation.after();
   operation.after = nullptr;
+  journal_.ended(operation, status);
+  note_service(operation);
   if (operation.execution) {
     operation.execution->release();
     keep(std::move(operation.execution));
@@ -201,6 +207,17 @@ void Engine::complete(Operation& operation, Status status) {
   for (auto& callback : operation.finish(status)) callbacks_.emplace_back(std::move(callback), operation.status());
   if (queued_) turn_.notify_all();
   if (sleeping_) loop_->wake();
+}
+
+// For the flight recorder: how its links did, where much was moved.
+void Engine::note_service(const Operation& operation) {
+  if (!operation.execution || operation.execution->moved_bytes() < Journal::kLarge) return;
+  for (const int peer : operation.execution->program()->peers) {
+    const int world = operation.member().world_rank(peer);
+    if (wire(world).transport != tcp_.get()) continue;
+    const auto service = tcp_->service(world);
+    journal_.served(world, service.bytes, service.nanoseconds);
+  }
 }
 
 bool Engine::add_callback(Operation& operation, std::function<void(const Status&)>& callback) {
@@ -274,17 +291,25 @@ void Engine::heard(int from, const Word& word) {
     case Word::Kind::cause: return suspect(*member, word.status, from);
     case Word::Kind::verdict: return settle(*member, word.status);
     case Word::Kind::ask:
-      member->watch().asked(member->rank_of(word.about), now);
-      if (word.about == world_rank_) directory_->say({.kind = Word::Kind::report, .communicator = member->id(), .report = report_of(*member)});
+      if (word.about < 0) member->watch().asked_all(now);
+      else member->watch().asked(member->rank_of(word.about), now);
+      if (word.about < 0 || word.about == world_rank_) directory_->say({.kind = Word::Kind::report, .communicator = member->id(), .report = report_of(*member)});
       return;
     case Word::Kind::report: return member->watch().heard(member->rank_of(from), word.report, now);
     case Word::Kind::belief: return member->shrinking().hear(member->rank_of(from), word.belief);
+    case Word::Kind::hang_draft:
+      if (const auto report = HangReport::decode(word.hang)) consider_report(*member, *report, from);
+      return;
+    case Word::Kind::hang:
+      if (const auto report = HangReport::decode(word.hang)) tell(*member, *report);
+      return;
     case Word::Kind::dial_me: return;
   }
 }
 
 void Engine::settle(Member& member, const Status& verdict) {
   if (!member.broken().ok()) return;
+  if (!member.destroyed()) journal_.verdict(member.id(), verdict);
   member.break_with(verdict);
   for (auto* t : transports_) {
     t->abandon(member.id());
@@ -309,7 +334,7 @@ std::size_t Engine::memory_bytes() const {
   for (const auto& operation : pending_)
     if (operation->execution) bytes += operation->execution->memory_bytes() + operation->staging.capacity();
   for (const auto* t : transports_) bytes += t->memory_bytes();
-  return bytes;
+  return bytes + journal_.memory_bytes();
 }
 
 std::size_t Engine::memory() {
@@ -346,6 +371,7 @@ void Engine::on_segment(int peer, const SegmentHeader& header, const std::byte* 
     if (ended) missed(*member, peer, header);
     return;
   }
+  journal_.arrived(*operation, peer, header);
   const std::uint64_t call = pack(operation->call);
   const std::uint32_t plan = operation->execution->program()->hash & 0xffffu;
   if (call != header.call || plan != (header.plan & 0xffffu)) {
@@ -393,6 +419,7 @@ void Engine::on_lost(int peer, const Status& why) {
   if (p.state == Peer::lost) return;
   p.state = Peer::lost;
   p.wire = {};
+  journal_.lost(peer);
   const std::string who = describe(peer);
   const std::string text = why.text().starts_with(who) ? why.text() : fmt::format("{}: {}", who, why.text());
   p.lost_why = Status(why.code(), text, peer);
@@ -453,6 +480,7 @@ void Engine::connected(int world_rank, Result<transport::Connection*> connection
   peer.wire = {*connection, &transport};
   peer.state = Peer::up;
   if (std::find(wires_.begin(), wires_.end(), &transport) == wires_.end()) wires_.push_back(&transport);
+  journal_.connected(world_rank, transport.name());
   log::debug("{}: {}", describe(world_rank), (*connection)->describe());
   for (const auto& [id, member] : members_) member->wire_up(world_rank, peer.wire);
 }

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "comm/bell.h"
+#include "comm/hang_report.h"
+#include "comm/journal.h"
 #include "comm/operation.h"
 #include "comm/watch.h"
 #include "comm/word.h"
@@ -61,6 +63,7 @@ class Directory {
 struct EngineSetup {
   std::unique_ptr<Loop> loop;
   std::unique_ptr<Directory> directory;   // made on that loop; null for a world of one rank
+  std::unique_ptr<record::Recorder> recorder;   // the flight recorder; null: none
   Settings settings;
   int world_rank = 0, world_size = 1;
   bool oversubscribed = false;            // more ranks on this host than cores
@@ -138,6 +141,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
 
   bool decides(const Member& member) const;
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
+  void note_service(const Operation& operation);
   void deliver_parked(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
@@ -148,6 +152,11 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   bool check_deadlines();
   void heard(int from, const Word& word);
   bool look_at(Operation& operation, TimePoint now);
+  Nanoseconds report_limit() const;
+  void look_for_hang(Operation& operation, Nanoseconds quiet, TimePoint now);
+  HangReport explain(const Operation& operation, Nanoseconds quiet, TimePoint fresh);
+  void consider_report(Member& member, const HangReport& report, int origin);
+  void tell(Member& member, const HangReport& report);
   void ask(Member& member, const std::set<int>& ranks, TimePoint now);
   Report report_of(const Member& member) const;
   Status stall_of(const Operation& operation, const Holdup& holdup, Nanoseconds quiet) const;
@@ -164,6 +173,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   bool oversubscribed_, threaded_;
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<Directory> directory_;
+  Journal journal_;
   std::unique_ptr<transport::shm::ShmTransport> shm_;
   std::unique_ptr<transport::TcpTransport> tcp_;
   std::vector<transport::Transport*> transports_;   // all

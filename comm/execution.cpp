@@ -455,14 +455,24 @@ std::size_t Execution::memory_bytes() const {
   return bytes;
 }
 
+std::vector<Stand> Execution::stands(std::size_t most) const {
+  std::vector<Stand> out;
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    const State& s = states_[i];
+    if (s.finished || allowed(i) == 0) continue;
+    const Step& step = program_->steps[i].step;
+    const bool sends = step.kind == StepKind::send;
+    for (std::uint32_t k = 0; k < step.peers.size() && out.size() < most; ++k)
+      if (misses(i, k))
+        out.push_back({i, std::uint32_t(states_.size()), step.peers[k], sends, (sends ? step.source : step.target).first,
+                       sends ? s.submitted : s.done, s.bytes});
+  }
+  return out;
+}
+
 std::vector<int> Execution::waits_for() const {
   std::vector<int> out;
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i].finished || allowed(std::uint32_t(i)) == 0) continue;
-    const auto& peers = program_->steps[i].step.peers;
-    for (std::uint32_t k = 0; k < peers.size(); ++k)
-      if (misses(std::uint32_t(i), k)) out.push_back(peers[k]);
-  }
+  for (const Stand& stand : stands(states_.size() * wires_.size())) out.push_back(stand.peer);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;

@@ -12,6 +12,7 @@
 
 #include "comm/layout.h"
 #include "comm/program.h"
+#include "comm/stand.h"
 #include "transport/transport.h"
 
 namespace tutti::comm {
@@ -75,8 +76,11 @@ class Execution {
   void release();
 
   const Program* program() const { return program_.get(); }
+  const transport::SegmentHeader& header() const { return binding_.header; }
   // Ranks whose messages (or room) the unfinished steps wait for; for reports.
   std::vector<int> waits_for() const;
+  // The first so many of those waits. The operation's fields are left empty.
+  std::vector<Stand> stands(std::size_t most) const;
   // Whether something is still to be sent to or received from this rank. What has arrived but waits here does not count.
   bool needs(int peer) const;
   std::uint64_t moved_bytes() const { return moved_; }

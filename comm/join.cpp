@@ -8,6 +8,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/engine.h"
+#include "comm/journal.h"
 #include "comm/launch_environment.h"
 #include "comm/member.h"
 #include "comm/placement.h"
@@ -100,6 +101,19 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
   return {};
 }
 
+// A world that is driven by hand (a simulated one) has recorders where a folder is named.
+std::unique_ptr<record::Recorder> recorder_of(Loop& loop, const std::vector<RankInfo>& ranks, int rank, const Settings& settings, bool threaded) {
+  if (!threaded && settings.recorder.empty()) return nullptr;
+  const RankInfo& self = ranks[std::size_t(rank)];
+  record::Identity identity{0xcbf29ce484222325ull, rank, int(ranks.size()), self.pid, self.host_identity, self.host};
+  for (const RankInfo& r : ranks) identity.job = (identity.job ^ r.instance) * 0x100000001b3ull;   // FNV-1a, by words
+  if (threaded) return open_recorder(settings.recorder, identity, record::moment_of_this_host);
+  return open_recorder(settings.recorder, identity, [&loop] {
+    const std::int64_t now = loop.now().time_since_epoch().count();
+    return record::Moment{std::uint64_t(now), now, now};
+  });
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::unique_ptr<World> world, const Settings& settings, bool threaded) {
@@ -119,6 +133,7 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
     setup.directory = std::make_unique<WorldDirectory>(*loop, std::move(world), settings.init_timeout);
   }
   setup.loop = std::move(loop);
+  if (!ranks.empty()) setup.recorder = recorder_of(*setup.loop, ranks, setup.world_rank, settings, threaded);
   std::vector<int> everyone(std::size_t(setup.world_size));
   std::iota(everyone.begin(), everyone.end(), 0);
   const int rank = setup.world_rank;

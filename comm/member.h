@@ -12,6 +12,7 @@
 
 #include "comm/arguments.h"
 #include "comm/engine.h"
+#include "comm/hang_report.h"
 #include "comm/planner.h"
 #include "comm/shrinking.h"
 #include "comm/watch.h"
@@ -63,6 +64,7 @@ class Member : public std::enable_shared_from_this<Member> {
   void break_with(const Status& why) {
     if (broken_.ok()) broken_ = why;
     suspicion_ = {};
+    hang_.timer = nullptr;
   }
   // A cause is known, the verdict is not; the timer ends that.
   struct Suspicion {
@@ -73,6 +75,16 @@ class Member : public std::enable_shared_from_this<Member> {
   Suspicion& suspicion() { return suspicion_; }
   Watch& watch() { return watch_; }
   Shrinking& shrinking();
+  // A hang report that is known here and not everybody's yet; the timer makes it so. And the last one that was.
+  struct Hang {
+    HangReport draft;
+    int origin = -1;                  // the world rank that made it
+    std::shared_ptr<void> timer;
+    std::optional<std::pair<std::uint32_t, bool>> last;    // sequence, whether a collective
+    bool told(const HangReport& report) const { return last == std::pair(report.sequence, report.collective); }
+  };
+  Hang& hang() { return hang_; }
+  bool destroyed() const { return destroyed_; }
   std::uint32_t started() const { return next_sequence_; }
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   // Whether it belongs to an operation that has ended here.
@@ -139,6 +151,7 @@ class Member : public std::enable_shared_from_this<Member> {
   std::vector<Group> groups_;
   Status broken_;
   Suspicion suspicion_;
+  Hang hang_;
   Watch watch_;                                   // of operations that do not move
   std::unique_ptr<Shrinking> shrinking_;          // made when somebody wants it
   bool destroyed_ = false;

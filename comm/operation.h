@@ -35,11 +35,14 @@ class Operation {
   std::uint32_t token = 0;         // names it among the engine's pending ones
   TimePoint last_moved{};          // for TUTTI_TIMEOUT; as seen by those who look, unset before the first
   std::uint64_t last_moved_bytes = 0;
+  std::uint64_t noted_moved_bytes = ~std::uint64_t(0);   // when its waits were last written to the flight recorder
+  bool hang_told = false;          // in a hang report
   std::unique_ptr<Execution> execution;
   std::function<void()> after;     // on success, before completion: writes converted results to the user's buffer
   std::vector<std::byte> staging;  // converted inputs
   int pending_parts = 0;           // a group: how many of its operations are not complete
   bool outlives = false;           // its communicator's verdict: it deals with that
+  std::uint32_t record = 0;        // its number in the flight recorder, 0 none
   bool waited = false;             // somebody called wait()
   bool unwaited = false;           // the progress thread found it while nobody waited
 

@@ -14,6 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLookEvery{50};
+constexpr milliseconds kNoteAfter{500};  // without progress: where it stands goes to the flight recorder
 constexpr int kAsks = 5;               // in the second half of the shorter clock; more seldom later
 constexpr int kFreshAsks = 3;          // an answer counts until so many more questions would have been asked
 
@@ -22,8 +23,9 @@ constexpr int kFreshAsks = 3;          // an answer counts until so many more qu
 // Cheap: looks every kLookEvery.
 bool Engine::check_deadlines() {
   const TimePoint now = loop_->now();
-  if (now < next_deadline_check_ || (settings_.timeout.count() == 0 && settings_.absent_timeout.count() == 0)) return false;
+  if (now < next_deadline_check_) return false;
   next_deadline_check_ = now + kLookEvery;
+  if (!threaded_) journal_.beat();
   const auto pending = pending_;
   bool any = false;
   for (const auto& operation : pending) {
@@ -44,7 +46,12 @@ bool Engine::look_at(Operation& operation, TimePoint now) {
   const milliseconds timeout = settings_.timeout, absent = settings_.absent_timeout;
   const milliseconds shorter = timeout.count() == 0 ? absent : absent.count() == 0 ? timeout : std::min(timeout, absent);
   const Nanoseconds quiet = now - operation.last_moved, half = Nanoseconds(shorter) / 2;
-  if (quiet < half) return false;
+  if (quiet >= kNoteAfter && operation.noted_moved_bytes != operation.last_moved_bytes) {
+    operation.noted_moved_bytes = operation.last_moved_bytes;
+    journal_.waits(operation);
+  }
+  look_for_hang(operation, quiet, now);
+  if (shorter.count() == 0 || quiet < half) return false;
   Member& member = operation.member();
   const bool collective = operation.call.collective != Collective::send;
   const Nanoseconds ask_every = std::max(half, quiet / 2) / kAsks;
@@ -75,8 +82,17 @@ Report Engine::report_of(const Member& member) const {
     if (&operation->member() != &member || !operation->execution) continue;
     report.pending = true;
     for (const int rank : operation->execution->waits_for()) waits.insert(rank);
+    const bool collective = operation->call.collective != Collective::send;
+    for (Stand stand : operation->execution->stands(kMaxStands)) {
+      stand.sequence = operation->sequence;
+      stand.collective = collective;
+      stand.call = pack(operation->call);
+      report.stands.push_back(stand);
+    }
   }
   report.waits_for.assign(waits.begin(), waits.end());
+  std::stable_sort(report.stands.begin(), report.stands.end(), [](const Stand& a, const Stand& b) { return std::int32_t(a.sequence - b.sequence) < 0; });
+  if (report.stands.size() > kMaxStands) report.stands.resize(kMaxStands);
   return report;
 }
 

@@ -67,6 +67,7 @@ void Engine::drive() {
   {
     Lock held = lock();
     if (stopping_) return;
+    journal_.tick();
     progress();
     loop_->run(Nanoseconds(0));
     check_deadlines();
@@ -102,11 +103,13 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
         pause_cpu();
         held = lock();
       } else {
-        pause_cpu();
+        if (quiet == 1) journal_.tick();
+        else pause_cpu();
       }
       continue;
     }
     const TimePoint now = loop_->now();
+    journal_.tick();
     if (quiet == looks) spin_until = now + spin_limit();
     if (now >= end) break;
     if (now < spin_until) {
@@ -156,6 +159,7 @@ void Engine::sleep(Lock& held, Nanoseconds limit) {
   held = lock();
   sleeping_ = false;
   for (auto* t : transports_) t->wake_done();
+  journal_.tick();
   loop_->run(Nanoseconds(0));
   if (queued_) turn_.notify_all();
 }
@@ -175,6 +179,7 @@ void Engine::progress_loop() {
   log::set_rank(world_rank_);
   std::uint32_t seen = 0;
   for (int quiet = 0; !stopping_;) {
+    journal_.beat();
     dozing_ = quiet >= kTicks;
     bool rung = false;
     if (dozing_ && drivers_ == 0) {
@@ -199,6 +204,7 @@ bool Engine::drive_unwaited() {
   do {
     if (stopping_) return true;
     if (drivers_ > 0) break;
+    journal_.tick();
     if (pending_.empty()) {
       progress();
       loop_->run(Nanoseconds(0));
@@ -216,6 +222,7 @@ bool Engine::drive_unwaited() {
       }
       if (now >= spin_until) {
         sleep(held, kForever);
+        journal_.beat();
         quiet = 0;
       } else {
         held.unlock();

@@ -35,6 +35,7 @@ Holdup Watch::find(const Question& question) const {
 }
 
 std::set<int> Watch::to_ask(const Question& question, TimePoint since) const {
+  if (all_asked_ > since) return {};
   std::set<int> out = reached(question);
   std::erase_if(out, [&](int rank) {
     const auto at = asked_.find(rank);

@@ -21,6 +21,8 @@ class Watch {
   void heard(int rank, Report report, TimePoint now) { heard_[rank] = {std::move(report), now}; }
   // Somebody has asked this rank, so that others need not.
   void asked(int rank, TimePoint now) { asked_[rank] = now; }
+  void asked_all(TimePoint now) { all_asked_ = now; }
+  TimePoint all_asked() const { return all_asked_; }
 
   struct Question {
     std::vector<int> awaited;       // whom the operation waits for
@@ -32,16 +34,17 @@ class Watch {
   Holdup find(const Question& question) const;
   // Ranks on the way that have not been asked since `since`.
   std::set<int> to_ask(const Question& question, TimePoint since) const;
+  std::set<int> reached(const Question& question) const;     // all that are waited for, directly or through others
+  const Report* fresh(int rank, TimePoint since) const;      // null: nothing since
 
  private:
   struct Heard {
     Report report;
     TimePoint at;
   };
-  std::set<int> reached(const Question& question) const;     // all that are waited for, directly or through others
-  const Report* fresh(int rank, TimePoint since) const;
   std::map<int, Heard> heard_;
   std::map<int, TimePoint> asked_;
+  TimePoint all_asked_{};
 };
 
 }  // namespace tutti::comm

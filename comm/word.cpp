@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "comm/wire_bytes.h"
-
 namespace tutti::comm {
 
 namespace {
@@ -36,6 +34,8 @@ std::vector<std::byte> Word::encode() const {
   put_ranks(out, belief.lost);
   put_ranks(out, belief.ended);
   out.number(std::uint8_t(belief.agreed)).number(belief.id);
+  comm::encode(report.stands, out);
+  out.text(std::string_view(hang).substr(0, kMaxHang));
   return out.take();
 }
 
@@ -55,12 +55,44 @@ std::optional<Word> Word::decode(std::span<const std::byte> bytes) {
   word.belief.ended = get_ranks(in);
   word.belief.agreed = in.number<std::uint8_t>() != 0;
   word.belief.id = in.number<std::uint32_t>();
+  word.report.stands = decode_stands(in);
+  word.hang = in.text();
   if (!in.good() || kind > std::uint8_t(Kind::belief) || code > std::uint32_t(Code::internal)) return std::nullopt;
   word.kind = Kind(kind);
   const bool tells = word.kind == Kind::cause || word.kind == Kind::verdict;
   if (tells != (code != 0)) return std::nullopt;
   if (tells) word.status = Status(Code(code), text, int(culprit) - 1);
   return word;
+}
+
+void encode(const std::vector<Stand>& stands, ByteWriter& to) {
+  const std::size_t count = std::min(stands.size(), kMaxStands);
+  to.number(std::uint8_t(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    const Stand& s = stands[i];
+    to.number(s.step).number(s.steps).number(std::uint32_t(s.peer)).number(std::uint8_t(s.sends)).number(s.chunk).number(s.done).number(s.bytes);
+    to.number(s.sequence).number(std::uint8_t(s.collective)).number(s.call);
+  }
+}
+
+std::vector<Stand> decode_stands(ByteReader& from) {
+  std::vector<Stand> stands;
+  const auto count = from.number<std::uint8_t>();
+  for (unsigned i = 0; i < count && from.good(); ++i) {
+    Stand s;
+    s.step = from.number<std::uint32_t>();
+    s.steps = from.number<std::uint32_t>();
+    s.peer = int(from.number<std::uint32_t>());
+    s.sends = from.number<std::uint8_t>() != 0;
+    s.chunk = from.number<std::uint32_t>();
+    s.done = from.number<std::uint64_t>();
+    s.bytes = from.number<std::uint64_t>();
+    s.sequence = from.number<std::uint32_t>();
+    s.collective = from.number<std::uint8_t>() != 0;
+    s.call = from.number<std::uint64_t>();
+    stands.push_back(s);
+  }
+  return stands;
 }
 
 }  // namespace tutti::comm

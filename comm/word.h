@@ -5,8 +5,12 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <tutti/status.h>
 #include <vector>
+
+#include "comm/stand.h"
+#include "comm/wire_bytes.h"
 
 namespace tutti::comm {
 
@@ -15,6 +19,7 @@ struct Report {
   std::uint32_t started = 0;        // operations called so far (collectives; send and recv do not count)
   bool pending = false;             // some are not complete
   std::vector<int> waits_for;       // communicator ranks that its pending operations need something from
+  std::vector<Stand> stands;        // the first waits of its oldest pending operations
   bool operator==(const Report&) const = default;
 };
 
@@ -28,16 +33,21 @@ struct Belief {
 };
 
 struct Word {
-  enum class Kind : std::uint8_t { cause, verdict, dial_me, ask, report, belief } kind = Kind::cause;
+  enum class Kind : std::uint8_t { cause, verdict, dial_me, ask, report, hang_draft, hang, belief } kind = Kind::cause;
   std::uint32_t communicator = 0;   // not of dial_me
-  int about = -1;                   // dial_me, ask: the world rank that is meant
+  int about = -1;                   // dial_me, ask: the world rank that is meant; ask, -1: all of the communicator
   Status status;                    // cause, verdict; the text is cut at kMaxText
   Report report;
   Belief belief;
+  std::string hang;                 // hang_draft, hang: a HangReport, encoded
 
-  static constexpr std::size_t kMaxText = 4096, kMaxWaits = 16;
+  static constexpr std::size_t kMaxText = 4096, kMaxWaits = 16, kMaxHang = 32 << 10;
   std::vector<std::byte> encode() const;
   static std::optional<Word> decode(std::span<const std::byte> bytes);
 };
+
+inline constexpr std::size_t kMaxStands = 4;
+void encode(const std::vector<Stand>& stands, ByteWriter& to);       // the first kMaxStands
+std::vector<Stand> decode_stands(ByteReader& from);
 
 }  // namespace tutti::comm

@@ -77,6 +77,12 @@ const Entry kEntries[] = {
      &Settings::init_timeout},
     {{"TUTTI_ABSENT_TIMEOUT", "duration", "1800s", "how long a live rank may stay away from an operation; 0: for ever"},
      &Settings::absent_timeout},
+    {{"TUTTI_REPORT_AFTER", "duration", "10s",
+      "all ranks print what holds an operation up after so long without progress, or half of TUTTI_TIMEOUT; 0: never"},
+     &Settings::report_after},
+    {{"TUTTI_RECORDER", "text", "",
+      "folder of the flight recorder, which keeps its files; empty: XDG_RUNTIME_DIR/tutti, /dev/shm/tutti-UID or /tmp/tutti-UID; 0: off"},
+     &Settings::recorder},
     {{"TUTTI_SPIN", "duration", "auto", "how long a wait spins before it sleeps; auto: adaptive"}, &Settings::spin},
 };
 

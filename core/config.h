@@ -39,6 +39,8 @@ struct Settings {
   std::chrono::milliseconds timeout{60000};           // TUTTI_TIMEOUT: no progress inside an operation; 0 = never
   std::chrono::milliseconds init_timeout{120000};     // TUTTI_INIT_TIMEOUT
   std::chrono::milliseconds absent_timeout{1800000};  // TUTTI_ABSENT_TIMEOUT
+  std::chrono::milliseconds report_after{10000};      // TUTTI_REPORT_AFTER: without progress, a report; 0 = none
+  std::string recorder;                               // TUTTI_RECORDER: folder; "" = the user's own, "0" = off
   std::chrono::microseconds spin{-1};                 // TUTTI_SPIN: -1 = adaptive
   std::string interface;                              // TUTTI_INTERFACE: names, prefix*, ^exclusion, CIDR
   std::string port_range;                             // TUTTI_PORT_RANGE: "40000-40100"

@@ -5,7 +5,9 @@
 #include <vector>
 #include "tools/env.h"
 #include "tools/explain.h"
+#include "tools/report.h"
 #include "tools/run.h"
+#include "tools/top.h"
 #include "tools/topo.h"
 #include "tools/version.h"
 
@@ -17,6 +19,8 @@ int main(int argc, char** argv) {
   tutti::tools::add_run(app, program, status);
   tutti::tools::add_env(app, status);
   tutti::tools::add_explain(app, status);
+  tutti::tools::add_report(app, status);
+  tutti::tools::add_top(app, status);
   tutti::tools::add_topo(app, status);
   tutti::tools::add_version(app, status);
   const int end = tutti::tools::program_begin(app, argc, argv);

@@ -83,9 +83,10 @@ TEST(Watch, AsksWhoeverIsOnTheWayOnce) {
 
 TEST(Word, SurvivesTheWire) {
   Word cause{.kind = Word::Kind::verdict, .communicator = 9, .status = Status(Code::timeout, "rank 3 is gone", 3)};
-  Word report{.kind = Word::Kind::report, .communicator = 1, .report = {77, true, {0, 4, 9}}};
+  Word report{.kind = Word::Kind::report, .communicator = 1, .report = {77, true, {0, 4, 9}, {{1, 6, 3, true, 2, 64, 128, 76, true, 0x123456789ab}}}};
   Word ask{.kind = Word::Kind::ask, .communicator = 1, .about = 12};
-  for (const Word& word : {cause, report, ask}) {
+  Word hang{.kind = Word::Kind::hang, .communicator = 1, .hang = std::string("a\0b", 3)};
+  for (const Word& word : {cause, report, ask, hang}) {
     const auto back = Word::decode(word.encode());
     ASSERT_TRUE(back);
     EXPECT_EQ(back->kind, word.kind);
@@ -93,6 +94,7 @@ TEST(Word, SurvivesTheWire) {
     EXPECT_EQ(back->about, word.about);
     EXPECT_EQ(back->status, word.status);
     EXPECT_EQ(back->report, word.report);
+    EXPECT_EQ(back->hang, word.hang);
   }
 }
 

@@ -11,7 +11,7 @@ namespace tutti::house {
 namespace {
 
 // A file belongs to the longest of these that its path begins with, and may include what stands behind it, its own room, and
-// <tutti/...>. Four siblings include no one but core; only comm joins them.
+// <tutti/...>. Five siblings include no one but core; only comm joins them.
 const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"include/", {}},
     {"core/", {}},
@@ -19,7 +19,8 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"topology/", {"core/"}},
     {"transport/", {"core/"}},
     {"algorithms/", {"core/"}},
-    {"comm/", {"core/", "kernels/", "topology/", "transport/", "algorithms/"}},
+    {"record/", {"core/"}},
+    {"comm/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "record/"}},
     {"nccl/", {"core/", "comm/"}},
     {"trainer/", {}},
     {"perf/", {}},
@@ -27,7 +28,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"perf/kernels/", {"perf/", "core/", "kernels/"}},
     {"perf/regret/", {"perf/", "algorithms/", "comm/"}},
     {"perf/transport/", {"perf/", "core/", "transport/"}},
-    {"tools/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "comm/"}},
+    {"tools/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "record/", "comm/"}},
 };
 
 // Headers of a foreign library, and the only folders (or file stems) that may include them. Tests may include anything.

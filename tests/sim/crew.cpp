@@ -113,7 +113,7 @@ void CrewRank::start_next() {
     pending_.push_back({started_, Share(options.agenda(rank, started_), rank), {}});
     ++started_;
     pending_.back().work = pending_.back().share.start(communicator_);
-    next_start_ = loop.now() + crew_.world.dice().up_to(options.pause);
+    next_start_ = loop.now() + crew_.world.dice().up_to(options.pause) + (rank == options.late_rank ? options.late_by : Nanoseconds{0});
     moved_ = true;
   }
 }

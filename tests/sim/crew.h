@@ -29,6 +29,8 @@ struct CrewOptions {
   int most_pending = 1;                      // exchanges of one rank at a time
   Nanoseconds pause{0};                      // 0..pause of thinking before each
   int carry_on = 0;                          // exchanges among the survivors, after a failure and shrink()
+  int late_rank = -1;                        // thinks for late_by from each start to the next
+  Nanoseconds late_by{0};
 };
 
 class Crew;

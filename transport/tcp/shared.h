@@ -37,6 +37,12 @@ struct TcpCounters {
   std::uint64_t sockets_lost = 0;
 };
 
+// How fast a connection moved bytes while there were some to move: of segments that the receiver had made room for, from the
+// hand-over of the first to the acknowledgement of the last. A late receiver or a sender that has nothing does not count.
+struct Service {
+  std::uint64_t bytes = 0, nanoseconds = 0;
+};
+
 struct Shared {
   Shared(Listener& to, const TcpOptions& with)
       : listener(to), options(with), frames(with.copy_bytes), landings(with.landing_limit), scratch(kScratchBytes) {
@@ -46,6 +52,7 @@ struct Shared {
   static constexpr std::size_t kScratchBytes = 64 << 10;
 
   Listener& listener;
+  Loop* clock = nullptr;                        // of Service; null: none is kept
   const TcpOptions options;
   TcpCounters counters;
   FramePool frames;

@@ -20,6 +20,12 @@ void erase_one(std::vector<T*>& from, const T* what) {
 TcpTransport::TcpTransport(Loop& loop, Listener& listener, const TcpOptions& options)
     : shared_(listener, options), loop_(loop) {
   TUTTI_CHECK(options.copy_bytes <= options.eager_bytes && options.eager_bytes <= tcp::kMaxPayload);
+  shared_.clock = &loop;
+}
+
+tcp::Service TcpTransport::service(int peer) const {
+  const auto found = connections_.find(peer);
+  return found == connections_.end() ? tcp::Service{} : found->second->out().service();
 }
 
 TcpTransport::~TcpTransport() { TUTTI_CHECK(!polling_); }

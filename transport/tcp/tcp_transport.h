@@ -44,6 +44,8 @@ class TcpTransport final : public Transport {
   void wake_done() override;
   std::size_t memory_bytes() const override;
 
+  // Since the connection was made; zeros: there is none.
+  tcp::Service service(int peer) const;
   const TcpCounters& counters() const { return shared_.counters; }
   const TcpOptions& options() const { return shared_.options; }
   std::size_t landing_bytes() const { return shared_.landings.granted_bytes() + shared_.landings.eager_bytes(); }

@@ -1,0 +1,84 @@
+#pragma once
+// Journal: what an engine tells its flight recorder, and the clock that it tells time by. Without a recorder every call does
+// nothing. Under the engine's lock, except beat().
+//
+// The clock is looked at where it costs next to nothing. A small operation that is about to be waited for gets its start stamped
+// by the first look that finds nothing, while the peers' bytes are on their way, or by its first arrival. What arrives is stamped
+// with the last look at the clock, which is a microsecond or so old while somebody spins, and a beat of the progress thread (2 ms)
+// at most.
+#include <atomic>
+#include <memory>
+
+#include "comm/operation.h"
+#include "core/net.h"
+#include "record/recorder.h"
+#include "record/ticks.h"
+
+namespace tutti::comm {
+
+class Journal {
+ public:
+  static constexpr std::uint64_t kLarge = 64 << 10;   // bytes: moving so many takes far longer than a look at the clock
+  static constexpr std::uint64_t kSmall = 1 << 10;
+
+  // `counter`: ticks are the processor's, else the loop's nanoseconds.
+  Journal(Loop& loop, std::unique_ptr<record::Recorder> recorder, bool counter);
+
+  void tick() {
+    if (!recorder_) return;
+    now_ = counter_ ? record::counter() : loop_now();
+    beats_then_ = beats_.load(std::memory_order_relaxed);
+    if (unstamped_ == 0) return;
+    recorder_->restart(unstamped_, now_);
+    unstamped_ = 0;
+  }
+  // `awaited`: somebody is about to wait for it, or the progress thread will look after it soon.
+  void started(Operation& operation, bool awaited) {
+    if (recorder_) start(operation, awaited);
+  }
+  // A segment of that world rank has come for it. Before it is used.
+  void arrived(const Operation& operation, int peer, const transport::SegmentHeader& header) {
+    if (!recorder_ || operation.record == 0) return;
+    if (unstamped_ != 0 || header.bytes >= kLarge || stale()) tick();
+    if (header.offset == 0 && header.key.message == 0) recorder_->arrived(operation.record, narrow(peer), now_);
+  }
+  void ended(const Operation& operation, const Status& status) {
+    if (recorder_ && operation.record != 0) end(operation, status);
+  }
+
+  // Seldom.
+  void joined(std::uint32_t communicator, int rank_count, int rank);
+  void connected(int peer, const std::string& wire);
+  void lost(int peer);
+  void served(int peer, std::uint64_t bytes, std::uint64_t nanoseconds);
+  void waits(const Operation& operation);
+  void hang_reported(std::uint32_t communicator, std::uint32_t sequence);
+  void verdict(std::uint32_t communicator, const Status& status);
+  void beat();
+  // The file goes where nothing failed, unless it is to be kept.
+  void close(bool keep);
+  std::string path() const { return recorder_ ? recorder_->path() : ""; }
+  std::size_t memory_bytes() const { return recorder_ ? recorder_->memory_bytes() : 0; }
+
+ private:
+  static std::uint16_t narrow(int peer) { return peer < 0 || peer >= record::kNobody ? record::kNobody : std::uint16_t(peer); }
+  bool stale() const { return beats_.load(std::memory_order_relaxed) != beats_then_; }
+  std::uint64_t loop_now() const { return std::uint64_t(loop_.now().time_since_epoch().count()); }
+  void start(Operation& operation, bool awaited);
+  void end(const Operation& operation, const Status& status);
+  void event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a = 0, std::uint64_t b = 0);
+
+  Loop& loop_;
+  std::unique_ptr<record::Recorder> recorder_;
+  bool counter_;
+  bool failed_ = false;
+  std::uint64_t now_ = 0;
+  std::uint32_t unstamped_ = 0;          // number of an operation whose start is not known better than now_; 0: none
+  std::uint32_t beats_then_ = 0;         // when now_ was read
+  std::atomic<std::uint32_t> beats_{0};
+};
+
+// By the setting: a new recorder, or null. Says once why there is none although there should be one.
+std::unique_ptr<record::Recorder> open_recorder(const std::string& setting, const record::Identity& identity, record::Recorder::Clock clock);
+
+}  // namespace tutti::comm
