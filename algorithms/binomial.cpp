@@ -1,6 +1,7 @@
 // Binomial trees and what is built on them. Blocks of 2^k neighbouring ranks merge with the block beside them; a block
 // is held by the root if it has it, else by its first rank. So blocks stay runs of ranks whatever the root is, and sums
 // are canonical.
+#include "algorithms/borders.h"
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -199,6 +200,32 @@ class ScatterAllGather final : public Family {
     const int p = request.rank_count;
     const double sent = 2.0 * (p - 1) / p;
     return {depth(p, request.root) + p - 1, sent, sent, 0, most_children(request) + p - 1};
+  }
+
+  std::vector<Border> borders(const Request& request) const override {
+    const int p = request.rank_count;
+    Traffic traffic(request);
+    std::vector<Hops> edges;   // to the next rank
+    std::vector<Place> places;
+    Hops loop = 0;
+    for (int rank = 0; rank < p; ++rank) {
+      places.push_back(place_of(rank, p, request.root));
+      for (const Branch& child : places.back().children)
+        traffic.add(rank, border_between(request, rank, child.rank), double(child.run.count) / p);
+      const int border = border_between(request, rank, wrap(rank + 1, p));
+      traffic.add(rank, border, double(p - 1) / p, p - 1);
+      edges.push_back(hop_over(border));
+      loop += edges.back();
+    }
+    // A block goes around from where it was dealt to, along all edges but the last.
+    Hops most = 0;
+    for (int rank = 0; rank < p; ++rank) {
+      Hops chain = loop - edges[std::size_t(wrap(rank - 1, p))];
+      for (int at = rank; places[std::size_t(at)].parent >= 0; at = places[std::size_t(at)].parent)
+        chain += hop_over(border_between(request, at, places[std::size_t(at)].parent));
+      most = std::max(most, chain);
+    }
+    return traffic.borders(most);
   }
 
   Schedule generate(const Request& request, int rank) const override {

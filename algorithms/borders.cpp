@@ -26,27 +26,46 @@ std::vector<int> nested_order(const Request& request) {
   return std::is_sorted(order.begin(), order.end()) ? std::vector<int>{} : order;
 }
 
-namespace {
+Traffic::Traffic(const Request& request) : request_(request) {
+  const std::size_t ranks = std::size_t(request.rank_count);
+  for (const std::vector<int>& level : request.levels)
+    leaving_.emplace_back(std::size_t(*std::max_element(level.begin(), level.end())) + 1);
+  leaving_.emplace_back(ranks);
+  sent_.assign(leaving_.size(), std::vector<int>(ranks));
+}
 
-// Every rank sends `part` of n to every other, `rounds` times over.
+void Traffic::add(int rank, int border, double bytes, int messages) {
+  const std::size_t at = std::size_t(border), who = std::size_t(rank);
+  leaving_[at][at < request_.levels.size() ? std::size_t(request_.levels[at][who]) : who] += bytes;
+  sent_[at][who] += messages;
+}
+
+std::vector<Border> Traffic::borders(Hops longest) const {
+  std::vector<Border> out;
+  for (std::size_t i = 0; i < leaving_.size(); ++i)
+    out.push_back({int(longest / hop_over(int(i)) & 0xffff), *std::max_element(leaving_[i].begin(), leaving_[i].end()),
+                   *std::max_element(sent_[i].begin(), sent_[i].end())});
+  return out;
+}
+
 std::vector<Border> all_pairs(const Request& request, double part, int rounds) {
-  const std::size_t levels = request.levels.size();
+  const std::size_t levels = request.levels.size(), ranks = std::size_t(request.rank_count);
   std::vector<Border> out(levels + 1);
-  std::vector<int> around(std::size_t(request.rank_count), 0);   // the group of the level around, by rank
+  std::vector<int> around(ranks, 0), group(ranks);   // the group of the level around, by rank
+  std::vector<int> outer_size(ranks), size(ranks);
   bool crossed = false;
   for (std::size_t level = 0; level <= levels; ++level) {
-    std::map<int, int> outer_size, size, outer_of;
-    std::vector<int> group(std::size_t(request.rank_count));
-    std::iota(group.begin(), group.end(), 0);
     if (level < levels) group = request.levels[level];
-    for (std::size_t r = 0; r < group.size(); ++r) {
-      ++outer_size[around[r]];
-      ++size[group[r]];
-      outer_of[group[r]] = around[r];
+    else std::iota(group.begin(), group.end(), 0);
+    outer_size.assign(ranks, 0);
+    size.assign(ranks, 0);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      ++outer_size[std::size_t(around[r])];
+      ++size[std::size_t(group[r])];
     }
     Border& border = out[level];
-    for (const auto& [id, members] : size) {
-      const int others = outer_size[outer_of[id]] - members;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const int members = size[std::size_t(group[r])], others = outer_size[std::size_t(around[r])] - members;
       border.bytes = std::max(border.bytes, rounds * part * members * others);
       border.messages = std::max(border.messages, rounds * others);
     }
@@ -56,66 +75,33 @@ std::vector<Border> all_pairs(const Request& request, double part, int rounds) {
   return out;
 }
 
-// Every rank sends `part` of n in all to the next in nested order, in `hops` messages, and as much to the one before if `both`.
-std::vector<Border> neighbours(const Request& request, double part, int hops, bool both) {
+std::vector<Border> along_ring(const Request& request, double part, int hops, bool both) {
   std::vector<int> order = nested_order(request);
-  const int p = request.rank_count, levels = int(request.levels.size());
+  const int p = request.rank_count;
   if (order.empty()) {
     order.resize(std::size_t(p));
     std::iota(order.begin(), order.end(), 0);
   }
-  std::vector<Border> out(std::size_t(levels) + 1);
-  std::vector<int> edges;                                             // by place: the border to the next
-  std::vector<std::map<int, double>> leaving(std::size_t(levels) + 1);
-  std::vector<std::map<int, int>> sent(std::size_t(levels) + 1);      // messages, by rank
+  Traffic traffic(request);
+  std::vector<int> edges;   // by place: the border to the next
   for (int i = 0; i < p; ++i) {
     const int a = order[std::size_t(i)], b = order[std::size_t(wrap(i + 1, p))];
-    const int level = border_between(request, a, b);
-    edges.push_back(level);
-    for (const int from : {a, b}) {
-      if (from == b && !both) break;
-      leaving[std::size_t(level)][level < levels ? request.levels[std::size_t(level)][std::size_t(from)] : from] += part;
-      sent[std::size_t(level)][from] += hops;
-    }
+    edges.push_back(border_between(request, a, b));
+    traffic.add(a, edges.back(), part, hops);
+    if (both) traffic.add(b, edges.back(), part, hops);
   }
+  std::vector<Border> out = traffic.borders(0);
   // A chain goes along `hops` edges in a row: some loops but for the few edges before its begin.
   const int loops = (hops + p - 1) / p;
-  std::vector<int> whole(std::size_t(levels) + 1), most;
+  std::vector<int> whole(out.size()), most;
   for (const int level : edges) whole[std::size_t(level)] += loops;
   for (int begin = 0; begin < p; ++begin) {
     std::vector<int> chain = whole;
     for (int i = 1; i <= loops * p - hops; ++i) --chain[std::size_t(edges[std::size_t(wrap(begin - i, p))])];
     most = std::max(most, chain);
   }
-  for (int level = 0; level <= levels; ++level) {
-    Border& border = out[std::size_t(level)];
-    border.hops = most[std::size_t(level)];
-    for (const auto& [group, bytes] : leaving[std::size_t(level)]) border.bytes = std::max(border.bytes, bytes);
-    for (const auto& [rank, messages] : sent[std::size_t(level)]) border.messages = std::max(border.messages, messages);
-  }
+  for (std::size_t level = 0; level < out.size(); ++level) out[level].hops = most[level];
   return out;
-}
-
-}  // namespace
-
-std::vector<Border> borders(const Generator& generator, const Request& request) {
-  const int p = request.rank_count;
-  const bool whole = request.collective == Collective::all_reduce, scatters = request.collective == Collective::reduce_scatter;
-  const bool shares = scatters || request.collective == Collective::all_gather;
-  if (generator.name() == "direct" && (whole || shares)) return all_pairs(request, whole ? 1.0 : 1.0 / p, 1);
-  if (generator.name() == "two_shot" && whole) return all_pairs(request, 1.0 / p, 2);
-  if (generator.name() == "ring" && (whole || shares)) {
-    const int rounds = whole ? 2 * (p - 1) : p - 1;
-    return neighbours(request, double(rounds) / p, rounds, false);
-  }
-  if (generator.name() == "bidirectional_ring" && (whole || shares)) {
-    const int rounds = whole ? 2 * (p - 1) : p - 1;
-    return neighbours(request, 0.5 * rounds / p, rounds, true);
-  }
-  std::vector<Schedule> schedules;
-  const auto schedule_of = generator.schedules(request);
-  for (int rank = 0; rank < p; ++rank) schedules.push_back(schedule_of(rank));
-  return count_borders(request, schedules);
 }
 
 }  // namespace tutti::algorithms

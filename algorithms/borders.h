@@ -1,26 +1,13 @@
 #pragma once
-// Borders: what a schedule sends across the borders between groups (hosts, packages, NUMA nodes), level by level. Together
-// with prices of the links there it says what an algorithm costs on a machine that is not flat.
+// What generators say their borders with, where a closed form spares them the schedules of all ranks. See Generator::borders.
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "algorithms/generate.h"
 
 namespace tutti::algorithms {
 
-// Between groups of one level that lie in one group of the level around it; the last: between ranks of one innermost group.
-struct Border {
-  // Messages that cross here on the longest chain, each made of what the one before brought; of all chains the one with most
-  // hops outermost. What only waits for its lane is not counted: wires carry more than one message at a time.
-  int hops = 0;
-  double bytes = 0;   // leaving the busiest group, as a multiple of n (see Cost); the last border: leaving the busiest rank
-  int messages = 0;   // across here, sent by the busiest rank
-  bool operator==(const Border&) const = default;
-};
-
-// One more than request.levels, outermost first. At most kMaxLevels levels.
-inline constexpr int kMaxLevels = 3;
-// By closed forms where all pairs or all neighbours exchange the same, else counted from the schedules. refusal() must be empty.
-std::vector<Border> borders(const Generator& generator, const Request& request);
 // Counted from the schedules of all ranks, which must be well formed and free of deadlock.
 std::vector<Border> count_borders(const Request& request, std::span<const Schedule> schedules);
 
@@ -29,5 +16,29 @@ int border_between(const Request& request, int a, int b);
 // All ranks, groups one behind another at every level, in order of their first ranks: who goes along this order crosses borders the
 // fewest times. Empty: ranks are in such an order already.
 std::vector<int> nested_order(const Request& request);
+
+// Hops of one chain by border, 16 bits each, the outermost on top: so the larger number has more hops outermost.
+using Hops = std::uint64_t;
+constexpr Hops hop_over(int border) { return Hops(1) << 16 * (kMaxLevels - border); }
+
+// Messages as they are added up, whoever receives them.
+class Traffic {
+ public:
+  explicit Traffic(const Request& request);
+  // `rank` sends `messages` over this border, `bytes` of n in all.
+  void add(int rank, int border, double bytes, int messages = 1);
+  // The busiest group and rank of each border; hops from the longest chain.
+  std::vector<Border> borders(Hops longest) const;
+
+ private:
+  const Request& request_;
+  std::vector<std::vector<double>> leaving_;   // by border, group
+  std::vector<std::vector<int>> sent_;         // by border, rank
+};
+
+// Every rank sends `part` of n to every other, `rounds` times over.
+std::vector<Border> all_pairs(const Request& request, double part, int rounds);
+// Every rank sends `part` of n in all to the next in nested order, in `hops` messages, and as much to the one before if `both`.
+std::vector<Border> along_ring(const Request& request, double part, int hops, bool both);
 
 }  // namespace tutti::algorithms

@@ -1,6 +1,7 @@
 // Bruck's algorithms: exactly ceil(log2 p) rounds of one message each at any rank count p, paid for with local copies
 // that rotate or pack blocks. For many small blocks.
 #include "algorithms/families.h"
+#include "algorithms/rounds.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
@@ -95,7 +96,7 @@ class Travel {
   void reserve(int bit, int travelled) {
     each(bit, [&](int i, int) {
       const int origin = wrap(rank_ - (i & travelled), p_);
-      out_.scratch.push_back(std::uint32_t(origin * p_ + wrap(origin + i, p_)));
+      out_.scratch.push_back(std::uint32_t(origin) * std::uint32_t(p_) + std::uint32_t(wrap(origin + i, p_)));
     });
   }
 
@@ -106,11 +107,33 @@ class Travel {
 
 void bruck_all_to_all(const Request& request, int rank, Schedule& out) {
   const int p = request.rank_count;
-  out.blocks = std::uint32_t(p * p);
+  out.blocks = std::uint32_t(p) * std::uint32_t(p);
   Travel travel(rank, p, out);
   travel.pack_input();
   for (int k = 0; k < log2_ceil(p); ++k) travel.round(k);
   if (!request.in_place) out.steps.push_back(copy(output(rank), input(rank)));
+}
+
+Rounds rounds_of(const Request& request) {
+  const int p = request.rank_count;
+  Rounds rounds;
+  for (int i = 0; i < log2_ceil(p); ++i) {
+    const bool adds = request.collective == Collective::reduce_scatter;
+    const int distance = 1 << (adds ? log2_ceil(p) - 1 - i : i), count = std::min(distance, p - distance);
+    if (request.collective == Collective::all_gather) {
+      rounds.add(around_by(-distance, p), double(count) / p, 0, distance, count);
+    } else if (adds) {
+      rounds.add(around_by(distance, p), double(count) / p, distance, 0, count);
+    } else {
+      int travellers = 0;
+      std::uint64_t earlier = 0;   // the bit that a traveller took last: there is one with these two alone
+      for (int k = distance; k < p; ++k) travellers += (k & distance) != 0;
+      for (int j = 0; j < i; ++j) earlier |= std::uint64_t(distance + (1 << j) < p) << j;
+      rounds.add(around_by(distance, p), double(travellers) / p, 0, 0, 0);
+      rounds.needs(earlier);
+    }
+  }
+  return rounds;
 }
 
 class Bruck final : public Family {
@@ -136,6 +159,8 @@ class Bruck final : public Family {
     const bool adds = request.collective == Collective::reduce_scatter;
     return {adds ? rounds : doubling_chain(p), blocks / p, blocks / p, reduced, rounds};
   }
+
+  std::vector<Border> borders(const Request& request) const override { return rounds_of(request).borders(request); }
 
   Schedule generate(const Request& request, int rank) const override {
     Schedule out;

@@ -1,5 +1,6 @@
 // Chains and pairs: the plainest patterns. A chain passes the whole vector from neighbour to neighbour, segment by
 // segment; pairs swap blocks.
+#include "algorithms/borders.h"
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -59,20 +60,23 @@ class Pairwise final : public Family {
   Cost cost(const Request& request) const override {
     const int p = request.rank_count;
     const double part = double(p - 1) / p;
-    return {request.in_place ? 2 : 1, part, part, 0, p - 1};
+    return {1, part, part, 0, p - 1};
+  }
+  std::vector<Border> borders(const Request& request) const override {
+    return all_pairs(request, 1.0 / request.rank_count, 1);
   }
 
   Schedule generate(const Request& request, int rank) const override {
     const int p = request.rank_count;
     Schedule out;
-    out.blocks = std::uint32_t(p * p);
+    out.blocks = std::uint32_t(p) * std::uint32_t(p);
     for (int k = 0; k < p; ++k) {
       const int peer = wrap(k - rank, p);
       if (peer == rank) continue;
       Chunks source = input(peer);
       if (request.in_place && rank > peer) {
         source = scratch(int(out.scratch.size()));
-        out.scratch.push_back(std::uint32_t(rank * p + peer));
+        out.scratch.push_back(std::uint32_t(rank) * std::uint32_t(p) + std::uint32_t(peer));
         out.steps.push_back(copy(source, input(peer)));
       }
       out.steps.push_back(send(source, peer));

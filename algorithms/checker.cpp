@@ -100,6 +100,7 @@ class Proof {
     bool data;                                   // `after` needs what `before` has written; else it only may not come first
   };
   std::vector<Edge> edges_;
+  std::vector<std::uint32_t> lanes_;                  // for order_rank(): kNoStep between two ranks
   std::vector<std::uint32_t> order_;                  // nodes, topologically
   std::vector<std::uint32_t> depth_;                  // by node: messages on the longest chain to it, itself included
   std::vector<std::uint64_t> chain_;                  // the same by border, of data alone: 16 bits each, the outermost on top
@@ -247,7 +248,8 @@ bool Proof::matched() {
 
 // What each step of one rank waits for: the step before on each of its lanes, readers and writers of its chunks.
 void Proof::order_rank(std::uint32_t rank) {
-  std::vector<std::uint32_t> lane(2 * ranks_, kNoStep), writer(places_[rank].count(), kNoStep);
+  lanes_.resize(2 * std::size_t(ranks_), kNoStep);
+  std::vector<std::uint32_t> writer(places_[rank].count(), kNoStep);
   std::vector<std::vector<std::uint32_t>> readers(places_[rank].count());
   const auto wait_for = [&](std::uint32_t before, std::uint32_t after, bool data = false) {
     if (before != kNoStep && before != after) edges_.push_back({before, after, data});
@@ -255,7 +257,7 @@ void Proof::order_rank(std::uint32_t rank) {
   for (std::uint32_t number = first_[rank]; number < first_[rank + 1]; ++number) {
     const Step& s = step(number);
     for (int peer : s.peers) {
-      std::uint32_t& last = lane[2 * std::size_t(peer) + (s.kind == StepKind::send)];
+      std::uint32_t& last = lanes_[2 * std::size_t(peer) + (s.kind == StepKind::send)];
       wait_for(std::exchange(last, number), number);
     }
     for (std::uint32_t i = 0; i < s.source.count; ++i) {
@@ -271,6 +273,8 @@ void Proof::order_rank(std::uint32_t rank) {
       writer[at] = number;
     }
   }
+  for (std::uint32_t number = first_[rank]; number < first_[rank + 1]; ++number)
+    for (const int peer : step(number).peers) lanes_[2 * std::size_t(peer)] = lanes_[2 * std::size_t(peer) + 1] = kNoStep;
 }
 
 bool Proof::ordered() {
@@ -307,8 +311,10 @@ bool Proof::ordered() {
       chain_[node] += std::uint64_t(1) << 16 * (kMaxLevels - outermost(node));
     }
     for (std::uint32_t i = begin[node]; i < begin[node + 1]; ++i) {
-      depth_[next[i]] = std::max(depth_[next[i]], depth_[node]);
-      if (data[i]) chain_[next[i]] = std::max(chain_[next[i]], chain_[node]);
+      if (data[i]) {
+        depth_[next[i]] = std::max(depth_[next[i]], depth_[node]);
+        chain_[next[i]] = std::max(chain_[next[i]], chain_[node]);
+      }
       if (--waiting[next[i]] == 0) order_.push_back(next[i]);
     }
   }

@@ -1,8 +1,8 @@
 // Circulant graphs: reduce_scatter and all_gather in ceil(log2 p) rounds at any rank count p, each block sent once,
 // nothing rotated or packed. Counting from its own, rank r numbers the blocks r, r+1, ... around; rounds move runs of
-// that numbering. A run that passes the last block is two messages on one lane: that costs one more message in the
-// chain, not one a round.
+// that numbering. A run that passes the last block is two messages on one lane.
 #include "algorithms/families.h"
+#include "algorithms/rounds.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
@@ -67,6 +67,30 @@ void append_all_gather(int rank, int p, Chunks own, bool copy_own, Schedule& out
   }
 }
 
+// A message in two parts is taken as one that carries what either does.
+// Places: the own block is 0, those behind it in its numbering count up while they are gathered and down while sums are scattered,
+// so that the two have nothing but the own block in common.
+Rounds rounds_for(const Request& request) {
+  const int p = request.rank_count;
+  const std::vector<Round> halving = rounds_of(p);
+  Rounds out;
+  if (request.collective != Collective::all_gather) {
+    for (const Round& round : halving) {
+      const int count = round.end - round.skip;
+      out.add(around_by(round.skip, p), double(count) / p, 1 - round.end, 1 - count, count);
+      if (round.end == p) out.split_behind(round.skip);
+    }
+  }
+  if (request.collective != Collective::reduce_scatter) {
+    for (auto round = halving.rbegin(); round != halving.rend(); ++round) {
+      const int count = round->end - round->skip;
+      out.add(around_by(-round->skip, p), double(count) / p, 0, round->skip, count);
+      out.split_behind(0);
+    }
+  }
+  return out;
+}
+
 class Circulant final : public Family {
  public:
   std::string_view name() const override { return "circulant"; }
@@ -83,15 +107,12 @@ class Circulant final : public Family {
   Cost cost(const Request& request) const override {
     const int p = request.rank_count;
     const double part = double(p - 1) / p;
-    const auto [gather_messages, scatter_messages, both] = busiest(p);
-    const int gather = gather_chain(p), scatter = scatter_chain(p);
-    switch (request.collective) {
-      case Collective::all_gather: return {gather, part, part, 0, gather_messages};
-      case Collective::reduce_scatter: return {scatter, part, part, 2 * part, scatter_messages};
-      default:
-        return {scatter + gather - (p == 6 ? 1 : 0), 2 * part, 2 * part, 2 * part, both};   // of 6, none is last twice
-    }
+    const double all = request.collective == Collective::all_reduce ? 2 * part : part;
+    const double reduced = request.collective == Collective::all_gather ? 0 : 2 * part;
+    const Rounds rounds = rounds_for(request);
+    return {rounds.longest_chain(), all, all, reduced, rounds.most_messages(p)};
   }
+  std::vector<Border> borders(const Request& request) const override { return rounds_for(request).borders(request); }
 
   Schedule generate(const Request& request, int rank) const override {
     const int p = request.rank_count;
@@ -113,32 +134,6 @@ class Circulant final : public Family {
       case Collective::all_gather: return {};
       default: return "serves all_reduce, reduce_scatter and all_gather";
     }
-  }
-
-  // The last round adds nothing to the chain where it sends only what its rank had two rounds before.
-  static int gather_chain(int p) {
-    const int rounds = log2_ceil(p);
-    return 4 * p < (3 << rounds) || p == 3 ? rounds - 1 : rounds;
-  }
-  // The first round has two messages on a lane where runs pass the end; with 5 ranks the second one meets nothing
-  // later.
-  static int scatter_chain(int p) { return log2_ceil(p) + (p >= 4 && p != 5 ? 1 : 0); }
-
-  struct Messages {
-    int all_gather = 0, reduce_scatter = 0, both = 0;
-  };
-  static Messages busiest(int p) {
-    Messages most;
-    const std::vector<Round> rounds = rounds_of(p);
-    for (int rank = 0; rank < p; ++rank) {
-      int gather = 0, scatter = int(rounds.size()) - 1;
-      for (const Round& round : rounds) gather += int(pieces(rank, round.end - round.skip, p).size());
-      scatter += int(pieces(rank + rounds[0].skip, p - rounds[0].skip, p).size());
-      most.all_gather = std::max(most.all_gather, gather);
-      most.reduce_scatter = std::max(most.reduce_scatter, scatter);
-      most.both = std::max(most.both, gather + scatter);
-    }
-    return most;
   }
 };
 

@@ -1,5 +1,6 @@
 // Direct exchange: every rank talks to every rank that it has to, in one or two rounds. The least latency, the most
 // messages.
+#include "algorithms/borders.h"
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
@@ -69,12 +70,12 @@ void direct_scatter(const Request& request, int rank, Schedule& out) {
 // In place, what is to be sent is set aside first: the block that comes from a peer lands where the one for it lay.
 void direct_all_to_all(const Request& request, int rank, Schedule& out) {
   const int p = request.rank_count;
-  out.blocks = std::uint32_t(p * p);
+  out.blocks = std::uint32_t(p) * std::uint32_t(p);
   for (int peer : peers_after(rank, p)) {
     Chunks source = input(peer);
     if (request.in_place) {
       source = scratch(int(out.scratch.size()));
-      out.scratch.push_back(std::uint32_t(rank * p + peer));
+      out.scratch.push_back(std::uint32_t(rank) * std::uint32_t(p) + std::uint32_t(peer));
       out.steps.push_back(copy(source, input(peer)));
     }
     out.steps.push_back(send(source, peer));
@@ -117,6 +118,16 @@ class Direct final : public Generator {
     }
   }
 
+  std::vector<Border> borders(const Request& request) const override {
+    switch (request.collective) {
+      case Collective::all_reduce: return all_pairs(request, 1, 1);
+      case Collective::reduce_scatter:
+      case Collective::all_gather:
+      case Collective::all_to_all: return all_pairs(request, 1.0 / request.rank_count, 1);
+      default: return Generator::borders(request);   // one rank has many messages, the others one
+    }
+  }
+
   Schedule generate(const Request& request, int rank) const override {
     if (request.rank_count == 1) return alone(request);
     Schedule out;
@@ -150,6 +161,9 @@ class TwoShot final : public Family {
     const int p = request.rank_count;
     const double part = double(p - 1) / p;
     return {2, 2 * part, part + 1.0 / p, 1, 2 * (p - 1)};
+  }
+  std::vector<Border> borders(const Request& request) const override {
+    return all_pairs(request, 1.0 / request.rank_count, 2);
   }
 
   Schedule generate(const Request& request, int rank) const override {

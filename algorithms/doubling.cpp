@@ -1,6 +1,7 @@
 // Recursive doubling and halving. The all_reduce works at any rank count and always adds aligned blocks of ranks, 2^k
 // and 2^k, so that every element has the canonical tree. Its twins for blocks need a power of two.
 #include "algorithms/families.h"
+#include "algorithms/rounds.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
@@ -89,6 +90,29 @@ Schedule halving_reduce_scatter(const Request& request, int rank) {
   return out;
 }
 
+// Sums are one place; blocks are placed by their distance from the own one, as a mask.
+Rounds rounds_of(const Request& request) {
+  const int p = request.rank_count;
+  Rounds rounds;
+  if (request.collective == Collective::all_reduce) {
+    for (int level = 0; level < log2_ceil(p); ++level) {
+      const auto to = [=](int rank, std::vector<int>& out) {
+        Meeting meeting;
+        if (meet(rank, p, level, meeting)) out = std::move(meeting.receivers);
+      };
+      rounds.add(to, 1, 0, 0, 1);
+    }
+    return rounds;
+  }
+  const bool gathers = request.collective == Collective::all_gather;
+  for (int i = 0; i < log2_ceil(p); ++i) {
+    const int distance = gathers ? 1 << i : p >> (i + 1);
+    const auto to = [=](int rank, std::vector<int>& out) { out.push_back(rank ^ distance); };
+    rounds.add(to, double(distance) / p, gathers ? 0 : distance, gathers ? distance : 0, distance);
+  }
+  return rounds;
+}
+
 class RecursiveDoubling final : public Family {
  public:
   std::string_view name() const override { return "recursive_doubling"; }
@@ -117,6 +141,8 @@ class RecursiveDoubling final : public Family {
     }
     return {rounds, double(messages), double(rounds), 2.0 * rounds, messages};
   }
+
+  std::vector<Border> borders(const Request& request) const override { return rounds_of(request).borders(request); }
 
   Schedule generate(const Request& request, int rank) const override {
     if (request.collective == Collective::all_reduce) return doubling_all_reduce(request, rank);

@@ -1,10 +1,18 @@
 #include "algorithms/generate.h"
 
 #include <array>
+#include "algorithms/borders.h"
 #include "algorithms/families.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
+
+std::vector<Border> Generator::borders(const Request& request) const {
+  std::vector<Schedule> all;
+  const auto schedule_of = schedules(request);
+  for (int rank = 0; rank < request.rank_count; ++rank) all.push_back(schedule_of(rank));
+  return count_borders(request, all);
+}
 
 std::string_view Family::refusal(const Request& request) const {
   if (const auto why = common_refusal(request); !why.empty()) return why;

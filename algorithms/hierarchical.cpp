@@ -5,9 +5,9 @@
 // end everybody has all. reduce_scatter goes the same way outwards, adding up; all_reduce out and in again. So all
 // members of a group work across its border, each for its share, whatever the sizes of the groups. Vectors: broadcast
 // and reduce pass through one rank a group, the root or the first one.
-#include "algorithms/checker.h"
 #include "algorithms/families.h"
 #include "algorithms/nest.h"
+#include "algorithms/nest_count.h"
 #include "algorithms/steps.h"
 #include "algorithms/sums.h"
 
@@ -135,26 +135,21 @@ class Blocks {
   std::vector<int> base_;                       // by level: the first scratch place of its sums
 };
 
-// Who speaks for a group when the vector stays whole.
-int speaker(const std::vector<int>& group, int root) {
-  return std::binary_search(group.begin(), group.end(), root) ? root : group.front();
-}
-
 std::vector<int> other_speakers(const Nest& nest, int level, int rank, int root) {
   std::vector<int> out;
   for (const std::vector<int>* part : nest.parts(level, rank)) {
-    if (speaker(*part, root) != rank) out.push_back(speaker(*part, root));
+    if (Nest::speaker(*part, root) != rank) out.push_back(Nest::speaker(*part, root));
   }
   return out;
 }
 
 void append_broadcast(const Request& request, const Nest& nest, int rank, Schedule& out) {
   for (int level = 0; level < nest.last_level(); ++level) {
-    const int source = speaker(nest.group(level, rank), request.root);
+    const int source = Nest::speaker(nest.group(level, rank), request.root);
     if (source == rank) {
       const std::vector<int> receivers = other_speakers(nest, level, rank, request.root);
       if (!receivers.empty()) out.steps.push_back(send(rank == request.root ? input(0) : output(0), receivers));
-    } else if (speaker(nest.group(level + 1, rank), request.root) == rank) {
+    } else if (Nest::speaker(nest.group(level + 1, rank), request.root) == rank) {
       out.steps.push_back(recv(output(0), source));
     }
   }
@@ -164,7 +159,7 @@ void append_broadcast(const Request& request, const Nest& nest, int rank, Schedu
 void append_reduce(const Request& request, const Nest& nest, int rank, Schedule& out) {
   Chunks sum = input(0);
   for (int level = nest.last_level() - 1; level >= 0; --level) {
-    const int target = speaker(nest.group(level, rank), request.root);
+    const int target = Nest::speaker(nest.group(level, rank), request.root);
     if (target != rank) {
       out.steps.push_back(send(sum, target));
       return;
@@ -211,19 +206,20 @@ class Hierarchical final : public Family {
     for (int block = 0; block < blocks; ++block) {
       const std::uint32_t tree =
           tree_of(nest, 0, 0, std::uint32_t(block), sums, [&](const std::vector<int>& part, int of) {
-            return vector ? speaker(part, request.root) : nest.holder(part, of);
+            return vector ? Nest::speaker(part, request.root) : nest.holder(part, of);
           });
       if (tree != sums.canonical(std::uint32_t(block))) return false;
     }
     return true;
   }
 
-  // Groups have any sizes, so there is no formula: the schedules are counted.
   Cost cost(const Request& request) const override {
-    const auto schedule_of = schedules(request);
-    std::vector<Schedule> all;
-    for (int rank = 0; rank < request.rank_count; ++rank) all.push_back(schedule_of(rank));
-    return count(request, all);
+    const Nest nest(request);
+    return NestCount(request, nest).cost();
+  }
+  std::vector<Border> borders(const Request& request) const override {
+    const Nest nest(request);
+    return NestCount(request, nest).borders();
   }
 
   Schedule generate(const Request& request, int rank) const override { return generate(request, Nest(request), rank); }

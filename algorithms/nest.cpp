@@ -87,6 +87,10 @@ std::vector<Nest::Run> Nest::pieces(int level, int rank) const {
   return out;
 }
 
+int Nest::speaker(const std::vector<int>& group, int root) {
+  return std::binary_search(group.begin(), group.end(), root) ? root : group.front();
+}
+
 bool Nest::in_order() const {
   for (const Level& level : levels_) {
     for (const std::vector<int>& group : level.members) {

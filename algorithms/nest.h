@@ -28,10 +28,14 @@ class Nest {
   // The groups of the next level that the group of `rank` consists of, in order of their first ranks.
   std::vector<const std::vector<int>*> parts(int level, int rank) const;
 
+  const std::vector<std::vector<int>>& groups(int level) const { return levels_[std::size_t(level)].members; }
   Run share(int level, int rank) const;                         // of the rank, in its group
+  int share_begin(int index, std::size_t size) const;           // of the index-th of `size` members
   int holder(const std::vector<int>& group, int block) const;   // the member whose share has the block
   // The runs into which the shares of a group and of its parts cut the blocks: nobody has half of one.
   std::vector<Run> pieces(int level, int rank) const;
+  // Who speaks for a group when the vector stays whole: the root, or the first one.
+  static int speaker(const std::vector<int>& group, int root);
   // Groups are runs of ranks, so any choice of one rank a group has the groups' order.
   bool in_order() const;
 
@@ -40,7 +44,6 @@ class Nest {
     std::vector<int> of;                     // by rank: its group
     std::vector<std::vector<int>> members;   // by group, ascending
   };
-  int share_begin(int index, std::size_t size) const;   // of the index-th of `size` members
   static Level numbered(const std::vector<int>& group_of);
   const std::vector<int>& members(int level, int group) const {
     return levels_[std::size_t(level)].members[std::size_t(group)];

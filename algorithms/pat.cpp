@@ -3,6 +3,7 @@
 // unlike Bruck. This is the fully aggregated form, ceil(log2 p) rounds with a buffer of p blocks; it has no linear
 // phase for smaller buffers.
 #include "algorithms/families.h"
+#include "algorithms/rounds.h"
 #include "algorithms/steps.h"
 
 namespace tutti::algorithms {
@@ -85,6 +86,20 @@ Schedule pat_reduce_scatter(const Request& request, int rank) {
   return out;
 }
 
+Rounds rounds_of(const Request& request) {
+  const int p = request.rank_count;
+  const Layout layout = layout_of(p);
+  const std::size_t count = layout.rounds.size();
+  Rounds rounds;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool adds = request.collective == Collective::reduce_scatter;
+    const Round& round = layout.rounds[adds ? count - 1 - i : i];
+    rounds.add(around_by(adds ? -round.distance : round.distance, p), double(round.count) / p, adds ? round.received : round.sent,
+               adds ? round.sent : round.received, round.count);
+  }
+  return rounds;
+}
+
 class Pat final : public Family {
  public:
   std::string_view name() const override { return "pat"; }
@@ -103,6 +118,8 @@ class Pat final : public Family {
     if (request.collective == Collective::all_gather) return {doubling_chain(p), part, part, 0, rounds};
     return {rounds, part, part, 2 * part, rounds};
   }
+  std::vector<Border> borders(const Request& request) const override { return rounds_of(request).borders(request); }
+
   Schedule generate(const Request& request, int rank) const override {
     Schedule out = request.collective == Collective::all_gather ? pat_all_gather(request, rank)
                                                                 : pat_reduce_scatter(request, rank);

@@ -77,6 +77,11 @@ class Ring final : public Family {
     }
   }
 
+  std::vector<Border> borders(const Request& request) const override {
+    const int p = request.rank_count, rounds = request.collective == Collective::all_reduce ? 2 * (p - 1) : p - 1;
+    return along_ring(request, double(rounds) / p / slices_, rounds, slices_ == 2);
+  }
+
   Schedule generate(const Request& request, int rank) const override {
     const int p = request.rank_count;
     Schedule out;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "topology/answers.h"
 
@@ -151,13 +152,9 @@ Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts, co
   for (int r = 0; r < ranks; ++r) by_host.push_back(host_of(r));
   std::vector<std::pair<std::vector<int>, BorderPrice>> levels = {{by_host, kHostBorder}};
   for (const Grouping& g : devices.groupings) {
-    std::vector<int> of, seen;
-    for (int r = 0; r < ranks; ++r) {
-      const int id = host_of(r) * count_of(g.of) + g.of[device_of(r)];
-      const auto known = std::find(seen.begin(), seen.end(), id);
-      of.push_back(int(known - seen.begin()));
-      if (known == seen.end()) seen.push_back(id);
-    }
+    std::vector<int> of;
+    std::map<std::pair<int, int>, int> number;   // by host, group there
+    for (int r = 0; r < ranks; ++r) of.push_back(number.try_emplace({host_of(r), g.of[device_of(r)]}, int(number.size())).first->second);
     if (count_of(of) > count_of(levels.back().first)) levels.emplace_back(std::move(of), g.price);
   }
   Prices& prices = out.placement.prices;

@@ -118,7 +118,7 @@ const Planner::Card& Planner::card(const algorithms::Generator& generator, const
   if (at != cards_.end()) return at->second;
   Card card{generator.cost(request), {}};
   if (request.levels.empty()) card.borders = {{card.cost.rounds, card.cost.sent, card.cost.messages}};
-  else card.borders = algorithms::borders(generator, request);
+  else card.borders = generator.borders(request);
   return cards_.emplace(key, std::move(card)).first->second;
 }
 

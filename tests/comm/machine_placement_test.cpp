@@ -39,13 +39,13 @@ TEST(MachinePlacement, TheDualEpycHostIsNotServedByAPlainRing) {
   ASSERT_TRUE(machine.ok());
   for (const std::uint64_t bytes : {std::uint64_t(8), std::uint64_t(4096), std::uint64_t(64) << 10, std::uint64_t(1) << 20}) {
     const Plan best = plans(*machine, 8, bytes).front();
-    const auto borders = algorithms::borders(*best.generator, {Collective::all_reduce, 8, 0, false, machine->placement.levels});
+    const auto borders = best.generator->borders({Collective::all_reduce, 8, 0, false, machine->placement.levels});
     int hops = 0;
     for (const auto& border : borders) hops += border.hops;
     EXPECT_LE(hops, 6) << best.generator->name() << " at " << bytes;
     EXPECT_LE(borders[1].hops, 2) << best.generator->name() << " at " << bytes;
   }
-  const auto ring = algorithms::borders(*algorithms::find_generator("ring"), {Collective::all_reduce, 8, 0, false, machine->placement.levels});
+  const auto ring = algorithms::find_generator("ring")->borders({Collective::all_reduce, 8, 0, false, machine->placement.levels});
   EXPECT_EQ(ring[1].hops, 4);
 }
 

@@ -195,7 +195,7 @@ TEST(Simulation, BytesOverBordersAreConserved) {
         machine.levels = levels;
         machine.prices.borders.resize(levels.size() + 1, BorderPrice{});
         const Simulation s = run(std::string(g->name()).c_str(), request, machine, load, {.find_critical = false});
-        const auto expected = algorithms::borders(*g, request);
+        const auto expected = g->borders(request);
         ASSERT_EQ(expected.size(), s.borders.size());
         for (std::size_t i = 0; i < expected.size(); ++i)
           EXPECT_NEAR(s.borders[i].busiest_bytes, expected[i].bytes * double(load.bytes), 1e-3)
