@@ -38,6 +38,7 @@ struct Options {
   std::string resume;                       // "", "auto", or a checkpoint's folder
   std::string trace;                        // file; rank r > 0 writes to file.r
   bool hash = false;                        // print the weights' at the end
+  double expect_loss = 0;                   // the run fails when its last step's loss is above; 0: whatever it is
 
   std::size_t samples() const { return batch * micro_batches; }
 };

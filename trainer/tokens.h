@@ -1,6 +1,7 @@
 #pragma once
 // A row of tokens to train on: a file of bytes (text; a byte is a token), or a token file in llm.c's format (256 integers of header,
 // then 16- or 32-bit tokens). Files are mapped, not read.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,7 +18,8 @@ class Tokens {
   static Result<Tokens> open(const std::string& path);
   static Tokens of_text(std::string text);
   std::size_t count() const { return count_; }
-  std::size_t width() const { return width_; }      // bytes of a token; 1: text
+  bool is_text() const { return width_ == 1; }      // a byte is a token
+  std::string text(std::size_t most) const { return {reinterpret_cast<const char*>(data_), std::min(most, count_)}; }      // of a text
   const std::string& name() const { return name_; }
   Token at(std::size_t i) const;
   // The largest token.

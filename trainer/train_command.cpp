@@ -18,6 +18,7 @@ namespace tutti::trainer {
 namespace {
 
 constexpr std::size_t kGeneratedBytes = 1 << 20;
+constexpr std::size_t kTextLooked = 1 << 22;      // characters of a text that its entropy is taken from
 
 struct Flags {
   ModelFlags model;
@@ -46,8 +47,11 @@ void print_heading(const Options& o, Training& training, const Communicator& com
              o.model.width, o.model.vocabulary, o.model.context, training.layout().parameters());
   fmt::print("ranks: {}, {} thread{} each; {}{}\n", communicator.rank_count(), threads, threads == 1 ? "" : "s",
              o.zero == 0 ? std::string("data parallel") : fmt::format("ZeRO-{}", o.zero), o.deterministic ? ", deterministic" : "");
+  fmt::print("BLAS: {}\n", blas_name());
   fmt::print("a rank holds: {}\n", training.memory_text());
   fmt::print("data: {}\n", training.sampler().text());
+  // A loss below it tells of more than which character follows which.
+  if (training.tokens().is_text()) fmt::print("loss of a table of character pairs: {:.3f}\n", bigram_entropy(training.tokens().text(kTextLooked)));
 }
 
 void write_trace(const Options& o, const Trace& trace, int rank) {
@@ -82,6 +86,7 @@ void train(const Options& o, Communicator& communicator, Threads& threads) {
   RunLog log(o.run, communicator.rank());
   const StepWork work{double(o.samples() * o.model.context), double(o.samples() * o.model.context) * o.model.flops_per_token(),
                       peak_flops(threads) * communicator.rank_count()};
+  double loss = 0;
   for (std::size_t epoch = ~std::size_t(0); training.steps_done() < o.steps;) {
     if (const std::size_t now = training.sampler().epoch_of(std::size_t(training.steps_done())); now != epoch) {
       epoch = now;
@@ -92,9 +97,13 @@ void train(const Options& o, Communicator& communicator, Threads& threads) {
     log.add(result, work);
     if (first) say(step_line(result, o.steps, work) + "\n");
     say(saver.after(result));
+    loss = result.loss;
   }
   say(saver.finish());
   write_trace(o, trace, communicator.rank());
+  if (o.expect_loss > 0 && loss > o.expect_loss) {
+    throw Failure(Status(Code::invalid_state, fmt::format("the last loss is {:.4f}; at most {} was expected", loss, o.expect_loss)));
+  }
   if (o.hash) {
     const Digest digest = training.weights_hash();
     if (first) say(fmt::format("weights sha256 {}\n", to_hex(digest)));
@@ -153,6 +162,7 @@ void add_rank_flags(CLI::App& app, Flags& f) {
   app.add_option("--keep", o.keep, "newest checkpoints to keep")->capture_default_str()->check(CLI::PositiveNumber)->group("Output");
   app.add_option("--resume", o.resume, "auto: the newest valid checkpoint of --run, if any; or a checkpoint's folder")->group("Output");
   app.add_option("--trace", o.trace, "file for a trace that Chrome and Perfetto show; rank r adds .r")->group("Output");
+  app.add_option("--expect-loss", o.expect_loss, "fail when the last step's loss is above")->check(CLI::PositiveNumber)->group("Output");
   app.add_flag("--hash", o.hash, "print the SHA-256 of the weights at the end")->group("Output");
 }
 

@@ -54,6 +54,7 @@ class Training {
 
   const Layout& layout() const { return layout_; }
   const Sampler& sampler() const { return sampler_; }
+  const Tokens& tokens() const { return tokens_; }
   Wire& wire() { return wire_; }
   std::string memory_text() const;
 

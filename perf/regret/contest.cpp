@@ -97,7 +97,7 @@ class Contest {
     std::iota(everyone.begin(), everyone.end(), 0);
     const auto& engine = world_->engine();
     const auto held = engine->lock();
-    auto made = std::make_shared<comm::Member>(engine, engine->next_communicator(), std::move(everyone), seat_.rank, std::vector<std::vector<int>>{},
+    auto made = std::make_shared<comm::Member>(engine, next_communicator_++, std::move(everyone), seat_.rank, std::vector<std::vector<int>>{},
                                                comm::Planner({rule}, false, {}));
     engine->add_member(made);
     return made;

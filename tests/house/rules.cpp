@@ -40,6 +40,7 @@ const std::map<std::string, std::vector<std::string>> kGuestRooms = {
     {"nvml", {"topology/"}},
     {"pugixml", {"topology/"}},
     {"CLI/", {"tools/", "perf/", "trainer/"}},
+    {"cblas", {"trainer/"}},
     {"benchmark/", {"perf/"}},
     {"gtest/", {}},
     {"gmock/", {}},

@@ -120,6 +120,14 @@ TEST(BadInput, IsToldAndEndsTheRun) {
   EXPECT_TRUE(many.says("3 ranks share 2 micro-batches")) << many.text;
 }
 
+TEST(Expectation, IsOfTheLastLoss) {
+  const Outcome met = train(kSmall + "--steps 60 --rate 0.01 --expect-loss 4"), missed = train(kSmall + "--steps 2 --expect-loss 4");
+  EXPECT_EQ(met.status, 0) << met.text;
+  EXPECT_TRUE(met.says("loss of a table of character pairs: ")) << met.text;
+  EXPECT_EQ(missed.status, 1);
+  EXPECT_TRUE(missed.says("at most 4 was expected")) << missed.text;
+}
+
 TEST(BadInput, NotANumberNamesTheTensor) {
   const Outcome stop = train(kSmall + "--steps 9 --rate 1e30 --clip 0");
   EXPECT_NE(stop.status, 0);

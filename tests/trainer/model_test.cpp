@@ -48,7 +48,7 @@ void fill(const Layout& layout, std::vector<T>& weights) {
 
 template <class T>
 struct Trial {
-  explicit Trial(const Case& c, int threads_wanted = 2)
+  explicit Trial(const Case& c, int threads_wanted = 1)
       : layout(c.config), threads(threads_wanted), model(c.config, kShape, c.recompute, threads), weights(layout), gradients(layout),
         dropout{c.dropout, 99, 4} {
     keep_blas_on_one_thread();

@@ -39,6 +39,18 @@ INSTANTIATE_TEST_SUITE_P(All, SameBits, testing::ValuesIn(all()), [](const auto&
   return fmt::format("{}_{}_zero{}", test.param.count, test.param.transport, test.param.zero);
 });
 
+// Twelve micro-batches: three ranks hold the leaves of the canonical tree, two and four do not.
+TEST(SameBitsTest, AsOneRankWithMicroBatchesThatAreNoPowerOfTwo) {
+  const std::string flags = kRun + "--micro-batches 12 --deterministic --hash ";
+  const std::string wanted = train(flags).last_after("weights sha256 ");
+  ASSERT_EQ(wanted.size(), 64u);
+  EXPECT_NE(wanted, hash_of_one());
+  for (const Ranks& ranks : {Ranks{2, "shm", 0}, {3, "shm", 0}, {3, "tcp", 1}, {4, "shm", 2}}) {
+    const Outcome outcome = train_on(ranks.count, ranks.transport, flags + fmt::format("--zero {}", ranks.zero));
+    EXPECT_EQ(outcome.last_after("weights sha256 "), wanted) << outcome.text;
+  }
+}
+
 TEST(SameBitsTest, OtherSeedsGiveOtherBits) {
   const Outcome outcome = train(kRun + "--deterministic --hash --seed 4");
   EXPECT_EQ(outcome.last_after("weights sha256 ").size(), 64u);
