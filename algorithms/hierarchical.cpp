@@ -50,7 +50,8 @@ class Blocks {
     return nest_.holder(*tops_[std::size_t(block) % tops_.size()], block);
   }
 
-  // Pieces in the order of sending: everybody begins behind itself. What goes to one rank stays in order.
+  // Pieces in the order of sending and receiving: everybody begins behind itself. What goes to one rank, or comes from one, stays
+  // in order.
   std::vector<Nest::Run> turned(int level) const {
     std::vector<Nest::Run> pieces = nest_.pieces(level, rank_);
     const int groups = int(tops_.size()),
@@ -106,7 +107,7 @@ class Blocks {
 
   void spread_from(int level) {
     const std::vector<int>& part = nest_.group(level + 1, rank_);
-    const std::vector<Nest::Run> pieces = nest_.pieces(level, rank_);
+    const std::vector<Nest::Run> pieces = turned(level);
     for (const Nest::Run& run : pieces) {
       if (holder(level, run.first) != rank_) continue;
       std::vector<int> receivers;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "comm/goal.h"
 #include "comm/machine_placement.h"
@@ -35,15 +36,34 @@ nlohmann::json or_null(const std::optional<double>& value) { return value ? nloh
 
 constexpr int kSimulateAll = 64;      // so many ranks or fewer: every candidate is simulated, else the chosen one and the ring
 
-// Plays candidates, says what came out. `told` gets what people want to see of the chosen one.
-Status simulate(const algorithms::Request& request, const comm::Placement& placement, comm::Explanation& explanation, std::string& told) {
+// A line on a terminal for as long as one candidate is played; for so many ranks that it may take more than a moment.
+class Progress {
+ public:
+  Progress(const std::string& algorithm, int ranks) : shown_(ranks > kSimulateAll && isatty(STDERR_FILENO)) {
+    if (shown_) fmt::print(stderr, "simulating {} among {} ranks ...", algorithm, ranks);
+  }
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+ private:
+  bool shown_;
+};
+
+// Plays candidates, says what came out, or why one was not played. `told` gets what people want to see of the chosen one.
+void simulate(const algorithms::Request& request, const comm::Placement& placement, comm::Explanation& explanation, std::string& told) {
   for (std::size_t i = 0; i < explanation.candidates.size(); ++i) {
     auto& candidate = explanation.candidates[i];
     if (i > 0 && request.rank_count > kSimulateAll && candidate.algorithm != "ring") continue;
     const auto* generator = algorithms::find_generator(candidate.algorithm);
+    const Progress progress(candidate.algorithm, request.rank_count);
     const auto result = comm::simulate(*generator, request, placement, {.bytes = explanation.bytes});
-    if (!result && i > 0) continue;
-    if (!result) return result.status();
+    if (!result) {
+      told += fmt::format("not simulated: {}\n", result.status().text());
+      continue;
+    }
     candidate.simulated_us = result->seconds * 1e6;
     if (i > 0) continue;
     told = fmt::format("simulated: {} in {} events{}; first rank done after {}\n", time_text(result->seconds * 1e6), result->events,
@@ -51,7 +71,6 @@ Status simulate(const algorithms::Request& request, const comm::Placement& place
     for (const auto& border : result->borders)
       if (border.messages) told += fmt::format("  over {:<10} {:>14.0f} bytes, busiest link {:.0f} % busy\n", border.name, border.bytes, 100 * border.utilisation);
   }
-  return {};
 }
 
 Status write_goal_file(const std::string& path, const std::string& algorithm, const algorithms::Request& request, std::uint64_t bytes, double gamma) {
@@ -85,8 +104,7 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::st
   auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
   if (!explanation) return explanation;
   const algorithms::Request request{*collective, ranks, 0, false, placed->placement.levels};
-  if (asked.simulate)
-    if (Status status = simulate(request, placed->placement, *explanation, told); !status.ok()) return status;
+  if (asked.simulate) simulate(request, placed->placement, *explanation, told);
   if (!asked.goal.empty()) {
     const std::string& which = asked.algorithm.empty() ? explanation->candidates[0].algorithm : asked.algorithm;
     if (Status status = write_goal_file(asked.goal, which, request, *bytes, placed->placement.prices.gamma); !status.ok()) return status;

@@ -1,6 +1,7 @@
 // Simulation: against times computed by hand, the planner's closed forms, the borders counted from schedules, and
 // itself folded.
 #include "comm/simulation.h"
+#include "tests/comm/simulated.h"
 
 #include <gtest/gtest.h>
 
@@ -15,20 +16,11 @@ namespace {
 using algorithms::find_generator;
 using algorithms::generators;
 using algorithms::Request;
+using test::expect_fold, test::in_groups_of, test::request_of, test::run;
 
 constexpr Collective kCollectives[] = {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                                        Collective::broadcast,  Collective::reduce,         Collective::gather,
                                        Collective::scatter,    Collective::all_to_all};
-
-std::vector<int> in_groups_of(int size, int ranks) {
-  std::vector<int> out;
-  for (int r = 0; r < ranks; ++r) out.push_back(r / size);
-  return out;
-}
-
-Request request_of(Collective what, int ranks, std::vector<std::vector<int>> levels = {}) {
-  return {.collective = what, .rank_count = ranks, .levels = std::move(levels)};
-}
 
 // Whole seconds, so that sums can be done by hand: 64 bytes are 32 s on a rank's link, an operand of 64 bytes is 8 s.
 Placement by_hand(std::vector<std::vector<int>> levels = {}) {
@@ -39,13 +31,6 @@ Placement by_hand(std::vector<std::vector<int>> levels = {}) {
   machine.prices.gamma = 0.125;
   machine.prices.shares_writes = false;
   return machine;
-}
-
-Simulation run(const char* algorithm, const Request& request, const Placement& machine, const Load& load,
-               const SimulationOptions& options = {}) {
-  const auto result = simulate(*find_generator(algorithm), request, machine, load, options);
-  EXPECT_TRUE(result.ok()) << algorithm << ": " << result.status().to_string();
-  return result.ok() ? *result : Simulation{};
 }
 
 TEST(Simulation, TwoRanksSwapAndAdd) {
@@ -203,30 +188,6 @@ TEST(Simulation, BytesOverBordersAreConserved) {
       }
 }
 
-// The rings and exchanges that are folded beyond what fits: in full and folded they must be the same, machine levels or
-// not.
-void expect_fold(const char* name, Collective what, int p, int host, std::uint64_t bytes) {
-  Placement machine{{}, {}};
-  Request request = request_of(what, p);
-  if (host) {
-    machine.levels = {in_groups_of(host, p)};
-    machine.prices.borders.insert(machine.prices.borders.begin(), BorderPrice{"host", 10e-6, 3e-6, 1 / 2.5e9});
-    request.levels = machine.levels;
-  }
-  const Load load{.bytes = bytes, .segment_bytes = 64 << 10};
-  const Simulation all = run(name, request, machine, load, {.folding = Folding::never, .find_critical = false});
-  const Simulation folded = run(name, request, machine, load, {.folding = Folding::always, .find_critical = false});
-  EXPECT_EQ(folded.width, host ? host : 1) << name;
-  EXPECT_FALSE(folded.exact());
-  EXPECT_NEAR(folded.seconds / all.seconds, 1, 1e-9) << name << " " << name_of(what) << " " << p << " " << host;
-  EXPECT_EQ(folded.bytes, bytes);
-  for (std::size_t i = 0; i < all.borders.size(); ++i) {
-    EXPECT_NEAR(folded.borders[i].bytes, all.borders[i].bytes, 1e-6 * all.borders[i].bytes) << name;
-    EXPECT_EQ(folded.borders[i].messages, all.borders[i].messages) << name;
-    EXPECT_NEAR(folded.borders[i].utilisation, all.borders[i].utilisation, 1e-9) << name;
-  }
-}
-
 TEST(Simulation, AFoldIsTheWhole) {
   for (const int host : {0, 8}) {
     expect_fold("ring", Collective::all_reduce, 64, host, 1 << 20);
@@ -236,16 +197,6 @@ TEST(Simulation, AFoldIsTheWhole) {
     expect_fold("direct", Collective::all_reduce, 64, host, 1 << 20);
     expect_fold("direct", Collective::reduce_scatter, 64, host, 1 << 20);
     expect_fold("direct", Collective::all_to_all, 64, host, 1 << 20);
-  }
-}
-
-// Where folding begins. Takes minutes and 2 GB: run it by hand, --gtest_also_run_disabled_tests.
-TEST(Simulation, DISABLED_AFoldIsTheWholeAt2048) {
-  for (const int host : {0, 8}) {
-    expect_fold("ring", Collective::all_reduce, 2048, host, 16 << 20);
-    expect_fold("two_shot", Collective::all_reduce, 2048, host, 16 << 20);
-    expect_fold("direct", Collective::all_reduce, 2048, host, 16 << 20);
-    expect_fold("direct", Collective::all_to_all, 2048, host, 16 << 20);
   }
 }
 
