@@ -17,7 +17,7 @@ using nlohmann::json;
 using record::Chapter;
 using record::Story;
 
-constexpr const char* kHead = R"(<!doctype html>
+constexpr const char* kHead = R"page(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>tutti report</title>
 <style>
@@ -33,16 +33,16 @@ svg text { font: 11px ui-monospace, monospace; fill: var(--ink); } svg .dim { fi
 button { font: inherit; color: inherit; background: var(--band); border: 1px solid var(--line); border-radius: 5px; padding: .1rem .6rem; }
 #tip { min-height: 1.5em; color: var(--dim); font: 12px ui-monospace, monospace; }
 </style></head><body>
-)";
+)page";
 
-constexpr const char* kKey = R"(<h2>Timeline</h2>
+constexpr const char* kKey = R"page(<h2>Timeline</h2>
 <p class="key"><span><i style="background:var(--wait)"></i>waits for the last peer's first data</span><span><i style="background:var(--busy)"></i>moves data</span>
 <span><i style="background:var(--open)"></i>not complete</span><span><i style="background:var(--bad)"></i>failed, or never called</span>
 <button id="all">whole</button> <span class="dim">wheel: zoom, drag: move</span></p>
 <svg id="line" role="img" aria-label="timeline of all ranks"></svg><div id="tip"></div>
-)";
+)page";
 
-constexpr const char* kScript = R"(<script>
+constexpr const char* kScript = R"page(<script>
 "use strict";
 const svg = document.getElementById("line"), tip = document.getElementById("tip"), left = 190, row = 26, top0 = 24;
 let from = 0, span = data.span;
@@ -120,7 +120,7 @@ document.getElementById("all").onclick = () => { from = 0; span = data.span; dra
 window.onresize = draw;
 draw();
 </script></body></html>
-)";
+)page";
 
 std::string escaped(const std::string& text) {
   std::string out;

@@ -98,7 +98,7 @@ std::string straggler_lines(const Story& story) {
   for (const record::Link& link : story.links)
     if (link.slow())
       out += fmt::format("  the link {} -> {} runs at {} while it is busy, {:.2g} of the others' {}\n", rank_text(story, link.from), rank_text(story, link.to),
-                         rate_text(link.rate), link.rate / link.others, rate_text(link.others));
+                         speed_text(link.rate), link.rate / link.others, speed_text(link.others));
   return out.empty() ? "" : "stragglers:\n" + out;
 }
 
@@ -106,7 +106,7 @@ std::string link_lines(const Story& story) {
   std::string out;
   for (std::size_t i = 0; i < story.links.size() && i < kMostLinks; ++i) {
     const record::Link& link = story.links[i];
-    out += fmt::format("  rank {} -> rank {} ({}): {}, {} bytes\n", link.from, link.to, link.wire, rate_text(link.rate), link.bytes);
+    out += fmt::format("  rank {} -> rank {} ({}): {}, {} bytes\n", link.from, link.to, link.wire, speed_text(link.rate), link.bytes);
   }
   return out.empty() ? "" : fmt::format("links while they were busy, slowest first{}:\n{}", story.links.size() > kMostLinks ? " (of many)" : "", out);
 }
@@ -143,7 +143,7 @@ std::string span_text(std::int64_t ns) {
   return fmt::format("{:.4g} s", value / 1e9);
 }
 
-std::string rate_text(double rate) {
+std::string speed_text(double rate) {
   if (rate >= 1e9) return fmt::format("{:.3g} GB/s", rate / 1e9);
   if (rate >= 1e6) return fmt::format("{:.3g} MB/s", rate / 1e6);
   return fmt::format("{:.3g} KB/s", rate / 1e3);

@@ -13,7 +13,7 @@ std::string report_json(const record::Story& story);
 // "0.7 us", "12 ms", "3.1 s".
 std::string span_text(std::int64_t nanoseconds);
 // "1.2 GB/s"
-std::string rate_text(double bytes_per_second);
+std::string speed_text(double bytes_per_second);
 // "rank 3 (host2, pid 4711)"
 std::string rank_text(const record::Story& story, int rank);
 // "waits for rank 3 (host2, pid 4711), which has not made the call"; empty when it is complete.

@@ -97,7 +97,7 @@ std::string top_text(const Story& before, const Story& now, double seconds) {
     std::string rate = "-", count = "-";
     if (seconds > 0 && last) {
       const double bytes = double(last->total) - (last_then ? double(last_then->total) : 0);
-      rate = rate_text(std::max(bytes, 0.0) / seconds);
+      rate = speed_text(std::max(bytes, 0.0) / seconds);
       const std::uint32_t done = last->number - (last_then ? last_then->number : 0);
       count = fmt::format("{:.0f}", done / seconds);
     }
@@ -106,7 +106,7 @@ std::string top_text(const Story& before, const Story& now, double seconds) {
   for (const record::Late& late : now.late)
     if (late.notable()) out += fmt::format("rank {} arrives {} late in {:.0f} % of operations\n", late.rank, span_text(late.median), 100.0 * double(late.times) / double(late.of));
   for (const record::Link& link : now.links)
-    if (link.slow()) out += fmt::format("link rank {} -> rank {}: {}, the others {}\n", link.from, link.to, rate_text(link.rate), rate_text(link.others));
+    if (link.slow()) out += fmt::format("link rank {} -> rank {}: {}, the others {}\n", link.from, link.to, speed_text(link.rate), speed_text(link.others));
   return out;
 }
 

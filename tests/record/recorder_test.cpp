@@ -1,8 +1,10 @@
 // The file: what is written is what is read, around the ring's end, in the middle of a store, and when it is none at all.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <cstring>
 #include <fstream>
 
@@ -208,10 +210,20 @@ TEST(Folder, KeepsABoundedNumberOfTheDead) {
   EXPECT_EQ(recorders_in(folder.path).size(), kMostDead);
 }
 
-TEST(Recorder, AFullDiskIsAStatusAndLeavesNothing) {
+// The limit on the size of files stands for a file system that is full: the space is asked for at once, not found missing later.
+TEST(Recorder, NoRoomIsAStatusAndLeavesNothing) {
   Folder folder;
-  const auto made = Recorder::create("/dev/full/x", kRank1, moment_of_this_host);
-  EXPECT_EQ(made.status().code(), Code::out_of_resources);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{kHeaderBytes, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const auto made = Recorder::create(folder.path, kRank1, moment_of_this_host);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(made.status().code(), Code::out_of_resources) << made.status().to_string();
+  EXPECT_THAT(made.status().text(), HasSubstr("posix_fallocate"));
+  EXPECT_TRUE(recorders_in(folder.path).empty());
 }
 
 }  // namespace
