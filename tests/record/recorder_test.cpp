@@ -152,7 +152,7 @@ TEST(Recorder, TextsAreMadeFitToPrint) {
   EXPECT_EQ(printable("a\033[2Jb\n"), "a?[2Jb?");
   EXPECT_EQ(printable("gr\xc3\xbc\xc3\x9f"), "gr\xc3\xbc\xc3\x9f");
   EXPECT_EQ(printable("\xc3"), "?");
-  EXPECT_EQ(printable("\xff\xc3("), "??(");
+  EXPECT_EQ(printable("\xff\xc3("), "?" "?(");
 }
 
 TEST(Folder, NamesAreTold) {

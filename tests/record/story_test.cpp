@@ -1,6 +1,7 @@
 // Several recorders told as one story. The times are made by hand.
 #include "record/story.h"
 
+#include <cstring>
 #include <gmock/gmock.h>
 
 #include "tests/record/recordings.h"
