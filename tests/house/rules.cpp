@@ -26,6 +26,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"perf/", {}},
     {"perf/compare/", {"perf/"}},
     {"perf/kernels/", {"perf/", "core/", "kernels/"}},
+    {"perf/planning/", {"perf/", "algorithms/", "comm/"}},
     {"perf/regret/", {"perf/", "algorithms/", "comm/"}},
     {"perf/transport/", {"perf/", "core/", "transport/"}},
     {"tools/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "record/", "comm/"}},

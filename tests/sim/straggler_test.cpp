@@ -66,26 +66,5 @@ TEST(SimStraggler, ALateRankIsNamedAndNoLink) {
   }
 }
 
-TEST(SimStraggler, ASlowLinkIsNamedAndNoRank) {
-  for (const std::uint64_t seed : seeds(3)) {
-    const Folder folder;
-    Crew crew(seed, ring_crew(folder));
-    ASSERT_TRUE(crew.assemble()) << crew.report();
-    const auto host_of = [&](int rank) { return rank; };         // a rank each, in order
-    LinkOptions throttled = crew.options.world.network;
-    throttled.bytes_per_second = kRate / 10;
-    crew.world.set_link(host_of(0), host_of(1), throttled);
-    ASSERT_TRUE(crew.run_until_over(seconds{60})) << crew.report();
-    const record::Story story = story_of(folder);
-    ASSERT_EQ(story.links.size(), 4U);
-    EXPECT_EQ(story.links[0].from, 0) << crew.world.replay_line();
-    EXPECT_EQ(story.links[0].to, 1);
-    EXPECT_TRUE(story.links[0].slow());
-    EXPECT_NEAR(story.links[0].rate, kRate / 10, kRate / 30);
-    for (std::size_t i = 1; i < story.links.size(); ++i) EXPECT_FALSE(story.links[i].slow()) << story.links[i].from << " -> " << story.links[i].to << ": " << story.links[i].rate;
-    for (const record::Late& late : story.late) EXPECT_FALSE(late.notable()) << "rank " << late.rank << ", " << late.times << " of " << late.of;
-  }
-}
-
 }  // namespace
 }  // namespace tutti::sim
