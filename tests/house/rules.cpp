@@ -24,6 +24,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"trainer/", {}},
     {"perf/", {}},
     {"perf/kernels/", {"perf/", "core/", "kernels/"}},
+    {"perf/planning/", {"perf/", "comm/"}},
     {"perf/regret/", {"perf/", "algorithms/", "comm/"}},
     {"perf/transport/", {"perf/", "core/", "transport/"}},
     {"tools/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "comm/"}},
