@@ -20,7 +20,7 @@ void loss_forward(Threads& threads, std::size_t rows, std::size_t vocabulary, co
 
 template <class T>
 void loss_backward(Threads& threads, std::size_t rows, std::size_t vocabulary, const Token* targets, const T* log_sums, T scale, T* logits) {
-  threads.ranges(rows, 1, [&](std::size_t begin, std::size_t end) {
+  threads.ranges(rows, 1, [=](std::size_t begin, std::size_t end) {      // by value: what is behind a reference stops vector code
     for (std::size_t r = begin; r < end; ++r) {
       T* row = logits + r * vocabulary;
       const T log_sum = log_sums[r];

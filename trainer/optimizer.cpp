@@ -6,6 +6,23 @@
 #include "trainer/numbers.h"
 
 namespace tutti::trainer {
+namespace {
+
+struct Factors {
+  float b1, b2, epsilon, scale, keep, rate1, root2;
+};
+
+// By value and without overlap, so that the loop becomes vector code.
+void change(std::size_t n, Factors f, const float* __restrict gradient, float* __restrict m, float* __restrict v, float* __restrict weights) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * f.scale;
+    m[i] = f.b1 * m[i] + (1 - f.b1) * g;
+    v[i] = f.b2 * v[i] + (1 - f.b2) * g * g;
+    weights[i] = f.keep * weights[i] - f.rate1 * m[i] / (std::sqrt(v[i]) * f.root2 + f.epsilon);
+  }
+}
+
+}  // namespace
 
 Optimizer::Optimizer(const Layout& layout, const Shares& shares, const AdamW& settings, Threads& threads)
     : shares_(shares), settings_(settings), threads_(threads), runs_(layout.units().size()) {
@@ -21,19 +38,14 @@ Optimizer::Optimizer(const Layout& layout, const Shares& shares, const AdamW& se
 }
 
 void Optimizer::step(std::size_t unit, float* weights, const float* gradient, double rate, double scale, long step) {
-  const auto b1 = float(settings_.beta1), b2 = float(settings_.beta2), epsilon = float(settings_.epsilon), s = float(scale);
-  const auto rate1 = float(rate / (1 - std::pow(settings_.beta1, double(step))));
-  const auto root2 = float(1 / std::sqrt(1 - std::pow(settings_.beta2, double(step))));
-  float *m = first_[unit].data(), *v = second_[unit].data();
+  Factors f{float(settings_.beta1), float(settings_.beta2), float(settings_.epsilon), float(scale), 1,
+            float(rate / (1 - std::pow(settings_.beta1, double(step)))),
+            float(1 / std::sqrt(1 - std::pow(settings_.beta2, double(step))))};
   for (const Run& run : runs_[unit]) {
-    const float keep = run.decays ? float(1 - rate * settings_.decay) : 1.0f;
+    f.keep = run.decays ? float(1 - rate * settings_.decay) : 1.0f;
     threads_.ranges(run.end - run.begin, 1 << 13, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = run.begin + begin; i < run.begin + end; ++i) {
-        const float g = gradient[i] * s;
-        m[i] = b1 * m[i] + (1 - b1) * g;
-        v[i] = b2 * v[i] + (1 - b2) * g * g;
-        weights[i] = keep * weights[i] - rate1 * m[i] / (std::sqrt(v[i]) * root2 + epsilon);
-      }
+      const std::size_t at = run.begin + begin;
+      change(end - begin, f, gradient + at, first_[unit].data() + at, second_[unit].data() + at, weights + at);
     });
   }
 }
