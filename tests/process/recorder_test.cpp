@@ -117,7 +117,7 @@ std::vector<std::string> hang_reports(const std::string& log) {
 
 TEST(HangReport, AllRanksNameTheStoppedOneInTheSameWordsAndGoOnAfterwards) {
   const Folder folder;
-  const Settings settings{{"TUTTI_RECORDER", folder.path}, {"TUTTI_REPORT_AFTER", "600ms"}, {"TUTTI_TIMEOUT", "60s"}};
+  const Settings settings{{"TUTTI_RECORDER", folder.path}, {"TUTTI_REPORT_AFTER", "1500ms"}, {"TUTTI_TIMEOUT", "60s"}};
   constexpr int kRanks = 4;
   const std::string address = fresh_address();
   Child victim([&] {
@@ -177,7 +177,7 @@ TEST(HangReport, AllRanksNameTheStoppedOneInTheSameWordsAndGoOnAfterwards) {
 
 TEST(HangReport, TheRankThatHasNotCalledPrintsItToo) {
   const Folder folder;
-  World world(3, {{"TUTTI_RECORDER", folder.path}, {"TUTTI_REPORT_AFTER", "400ms"}});
+  World world(3, {{"TUTTI_RECORDER", folder.path}, {"TUTTI_REPORT_AFTER", "1s"}});
   testing::internal::CaptureStderr();
   std::atomic<bool> told{false};
   std::vector<std::string> files;
