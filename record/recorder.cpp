@@ -88,8 +88,8 @@ void Recorder::fill(const Identity& identity) {
   h.verdict_culprit = -1;
   h.first = clock_();
   h.last = h.first;
-  std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(h.magic, kMagic, sizeof kMagic);      // last: before, it is no recorder
+  std::memcpy(h.magic + 1, kMagic + 1, sizeof kMagic - 1);
+  std::atomic_ref<char>(h.magic[0]).store(kMagic[0], std::memory_order_release);      // last: before, it is no recorder
 }
 
 Recorder::~Recorder() {
@@ -121,9 +121,7 @@ void Recorder::verdict(std::uint32_t communicator, const Status& status, std::ui
 
 void Recorder::beat() {
   std::atomic_ref<std::uint32_t> stamp(header_->last_stamp);
-  const std::uint32_t before = stamp.load(std::memory_order_relaxed);
-  stamp.store(before + 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  const std::uint32_t before = stamp.fetch_add(1, std::memory_order_acq_rel);
   header_->last = clock_();
   stamp.store(before + 2, std::memory_order_release);
 }

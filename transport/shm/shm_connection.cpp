@@ -59,7 +59,7 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
   if (!cell) return Sent::again;
   std::uint32_t slot = kNoSlot;
   if (header.bytes <= kInlineBytes) {
-    std::memcpy(cell->payload.data(), data, header.bytes);
+    if (header.bytes > 0) std::memcpy(cell->payload.data(), data, header.bytes);      // of nothing there may be no address
   } else {
     slot = transport_.take_slot(header.bytes, this);
     if (slot == kNoSlot && header.first)
