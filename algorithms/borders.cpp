@@ -15,6 +15,7 @@ int border_between(const Request& request, int a, int b) {
 }
 
 std::vector<int> nested_order(const Request& request) {
+  if (!request.order.empty()) return request.order;
   std::vector<int> order(std::size_t(request.rank_count));
   std::iota(order.begin(), order.end(), 0);
   // Group numbers by first appearance along the order so far, from the outermost level inwards.

@@ -13,8 +13,8 @@ std::vector<Border> count_borders(const Request& request, std::span<const Schedu
 
 // The level whose border lies between two ranks: the outermost at which they are in different groups; levels.size(): none.
 int border_between(const Request& request, int a, int b);
-// All ranks, groups one behind another at every level, in order of their first ranks: who goes along this order crosses borders the
-// fewest times. Empty: ranks are in such an order already.
+// The request's order; else all ranks, groups one behind another at every level, in order of their first ranks: who goes along this
+// order crosses borders the fewest times. Empty: ranks are in such an order already.
 std::vector<int> nested_order(const Request& request);
 
 // Hops of one chain by border, 16 bits each, the outermost on top: so the larger number has more hops outermost.

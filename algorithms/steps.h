@@ -78,6 +78,8 @@ inline std::string_view common_refusal(const Request& request) {
   }
   if (request.rank_count < 1) return "needs at least one rank";
   if (request.root < 0 || request.root >= request.rank_count) return "root is not a rank";
+  if (request.channels < 1) return "needs at least one channel";
+  if (!request.order.empty() && int(request.order.size()) != request.rank_count) return "the order is not of all ranks";
   return {};
 }
 

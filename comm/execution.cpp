@@ -207,6 +207,7 @@ bool Execution::send_segment(std::uint32_t index) {
     if (peer_count > 1 && s.staged == 0 && s.cursor == 0) {
       bool same = true;
       for (int peer : p.step.peers) same = same && wires_[std::size_t(peer)].transport == wire.transport;
+      s.stage = wire.transport;
       s.staged = same ? wire.transport->stage(data, header.bytes, int(peer_count)) : transport::Transport::kNoStage;
       if (s.staged == 0 && !oldest_) return false;
       if (s.staged == 0) s.staged = transport::Transport::kNoStage;   // a copy for each, in the room kept for its lane
@@ -420,8 +421,7 @@ void Execution::release() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     State& s = states_[i];
     if (s.staged == 0 || s.staged == transport::Transport::kNoStage) continue;
-    const Step& step = program_->steps[i].step;
-    wires_[std::size_t(step.peers[0])].transport->unstage(s.staged, int(step.peers.size() - s.cursor));
+    s.stage->unstage(s.staged, int(program_->steps[i].step.peers.size() - s.cursor));
     s.staged = 0;
   }
   unfinished_ = 0;

@@ -94,6 +94,7 @@ class Execution {
     std::uint64_t done = 0;          // contiguous bytes that later steps may rely on
     std::uint64_t submitted = 0;     // send: bytes handed to all peers
     std::uint64_t staged = 0;        // send: the shared stage of the current segment, 0 none
+    transport::Transport* stage = nullptr;   // send: whose stage that is; the wires of a lost rank have none
     std::uint64_t segment = 0;       // send: bytes of the current segment
     std::uint32_t cursor = 0;        // send: peers that have the current segment
     std::uint32_t outstanding = 0;   // send: segments not yet acknowledged

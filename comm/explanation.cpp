@@ -52,12 +52,12 @@ std::string reason_of(const std::vector<Plan>& plans, const std::vector<Explanat
 }  // namespace
 
 Result<Explanation> explain(Collective collective, std::uint64_t bytes, int ranks, const Placement& placement, const Settings& settings) {
-  auto rules = Planner::parse_rules(settings);
+  auto rules = parse_rules(settings);
   if (!rules) return rules.status();
   const bool canonical = settings.order == "canonical";
   Planner planner(std::move(*rules), canonical, placement.prices);
   Question question;
-  question.request = {collective, ranks, 0, false, placement.levels};
+  question.request = request_on(placement, collective, ranks, settings);
   question.bytes = bytes;
   auto plans = planner.plans(question);
   if (!plans) return plans.status();

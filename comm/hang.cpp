@@ -53,6 +53,8 @@ void Engine::look_for_hang(Operation& operation, Nanoseconds quiet, TimePoint no
   if (member.rank_count() <= kAskAll && member.watch().all_asked() < now - lead) {
     member.watch().asked_all(now);
     directory_->say({.kind = Word::Kind::ask, .communicator = member.id(), .about = -1});
+    // Nobody asks this rank now: all have heard that all are asked.
+    directory_->say({.kind = Word::Kind::report, .communicator = member.id(), .report = report_of(member)});
   } else if (member.rank_count() > kAskAll) {
     ask(member, ranks, now);
   }

@@ -117,7 +117,7 @@ std::unique_ptr<record::Recorder> recorder_of(Loop& loop, const std::vector<Rank
 }  // namespace
 
 Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::unique_ptr<World> world, const Settings& settings, bool threaded) {
-  auto rules = Planner::parse_rules(settings);
+  auto rules = parse_rules(settings);
   if (!rules) return rules.status();
   EngineSetup setup;
   setup.settings = settings;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "topology/answers.h"
+#include "topology/ring.h"
 
 namespace tutti::comm {
 namespace {
@@ -73,13 +74,26 @@ double slowest(const Graph& graph, LinkKind kind) {
 struct Devices {
   std::string name;
   std::size_t count = 0;
+  std::vector<int> ring;             // of devices, begun where it enters a package; empty: in order
   std::vector<Grouping> groupings;   // outermost first
   BorderPrice inside;
 };
 
+// The best ring, cut where it comes from another package: between hosts it is open there.
+std::vector<int> ring_of(const Graph& graph, const std::vector<int>& gpus) {
+  std::vector<int> ring = topology::best_ring(graph).order;
+  const auto package = [&](int position) { return topology::package_of(graph, gpus[std::size_t(position)]); };
+  for (std::size_t i = 0; i < ring.size(); ++i)
+    if (package(ring[i]) != package(ring[(i + ring.size() - 1) % ring.size()])) {
+      std::rotate(ring.begin(), ring.begin() + std::ptrdiff_t(i), ring.end());
+      break;
+    }
+  return ring;
+}
+
 Devices gpus_of(const Graph& graph) {
   const std::vector<int> gpus = graph.all(VertexKind::gpu);
-  Devices out{"GPU", gpus.size(), {}, kInside};
+  Devices out{"GPU", gpus.size(), ring_of(graph, gpus), {}, kInside};
   if (const double pci = slowest(graph, LinkKind::pci)) out.inside.beta = 1 / pci;
   // All linked to all: no border matters.
   const bool linked = gpus.size() > 1 && std::all_of(gpus.begin(), gpus.end(), [&](int a) {
@@ -107,7 +121,7 @@ Devices gpus_of(const Graph& graph) {
 Devices cores_of(const Graph& graph) {
   std::vector<int> cores = graph.all(VertexKind::core);
   if (cores.empty()) cores = graph.all(VertexKind::pu);
-  Devices out{"CPU", std::max<std::size_t>(1, cores.size()), {}, BorderPrice{}};
+  Devices out{"CPU", std::max<std::size_t>(1, cores.size()), {}, {}, BorderPrice{}};
   std::vector<Grouping> candidates;
   for (const auto& [kind, price] : {std::pair{VertexKind::package, kPackageMemory}, std::pair{VertexKind::numa, kNumaMemory}}) {
     std::vector<int> of, seen;
@@ -163,6 +177,14 @@ Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts, co
     prices.borders = {devices.inside};
     prices.shares_writes = false;
     prices.gamma = prices.gamma_memory = kGpuGamma;
+  }
+  if (!devices.ring.empty()) {
+    std::vector<int> position(devices.count);
+    for (std::size_t i = 0; i < devices.ring.size(); ++i) position[std::size_t(devices.ring[i])] = int(i);
+    for (int r = 0; r < ranks; ++r) out.placement.order.push_back(r);
+    std::stable_sort(out.placement.order.begin(), out.placement.order.end(), [&](int a, int b) {
+      return std::pair(host_of(a), position[device_of(a)]) < std::pair(host_of(b), position[device_of(b)]);
+    });
   }
   if (hosts == 1 && levels.size() == 1) return out;
   std::vector<BorderPrice> outer;

@@ -135,7 +135,7 @@ Result<std::shared_ptr<const Program>> Member::plan(const Prepared& call) {
   const PlanKey key{call.call.collective, call.bytes, rooted ? call.call.root : 0, call.in_place, call.uniform, call.contiguous};
   if (const auto it = plans_.find(key); it != plans_.end()) return it->second;
   Question question;
-  question.request = {call.call.collective, rank_count(), key.root, call.in_place, levels_};
+  question.request = {call.call.collective, rank_count(), key.root, call.in_place, levels_, {}, engine_->settings().channels};
   question.bytes = call.bytes;
   question.uniform = call.uniform;
   auto plans = planner_.plans(question);

@@ -58,6 +58,16 @@ void price_reductions(Prices& prices, const std::optional<ReductionFigures>& mea
 
 }  // namespace
 
+algorithms::Request request_on(const Placement& placement, Collective collective, int ranks, const Settings& settings) {
+  algorithms::Request request;
+  request.collective = collective;
+  request.rank_count = ranks;
+  request.levels = placement.levels;
+  request.order = placement.order;
+  request.channels = std::max(1, settings.channels);
+  return request;
+}
+
 Medium medium_within_hosts(const Settings& settings) { return settings.transport == "tcp" ? Medium::sockets : Medium::memory; }
 
 Prices prices_of_equals(const Settings& settings, double crowding, const Figures& figures) {

@@ -23,7 +23,11 @@ struct Placement {
   // As algorithms::Request::levels: hosts first, then those within that divide further. Empty: one group of equals.
   std::vector<std::vector<int>> levels;
   Prices prices;
+  std::vector<int> order;       // as algorithms::Request::order
 };
+
+// All ranks of the placement do this; root 0, not in place.
+algorithms::Request request_on(const Placement& placement, Collective collective, int ranks, const Settings& settings);
 
 // What ranks of one host reach each other over.
 Medium medium_within_hosts(const Settings& settings);

@@ -1,12 +1,6 @@
 #pragma once
 // Planner: which algorithm serves a call. Prices every candidate from its card (rounds, bytes, reductions) with the costs of
 // the wires, obeys the user's rules, and decides from data that all ranks share, so that all decide alike.
-//
-// TUTTI_ALGO is a list of rules, separated by commas: [collective:]algorithm[:range], e.g.
-//   ring                                            wherever ring exists
-//   all_reduce:direct:-32K,tree:32K-1M,ring:1M-     by bytes (of the whole vector); the collective holds until the next
-//   ^bruck                                          never this one
-// TUTTI_DIRECT_THRESHOLD, _TREE_THRESHOLD: that algorithm up to so many bytes; TUTTI_RING_THRESHOLD: ring from so many on.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,7 +11,7 @@
 
 #include "algorithms/borders.h"
 #include "algorithms/generate.h"
-#include "core/config.h"
+#include "comm/rules.h"
 
 namespace tutti::comm {
 
@@ -55,16 +49,6 @@ struct Plan {
 
 class Planner {
  public:
-  struct Rule {
-    bool exclude = false, any_collective = true;
-    Collective collective = Collective::all_reduce;
-    std::string algorithm;
-    std::uint64_t from = 0, to = ~std::uint64_t(0);   // from <= bytes < to
-    std::string text;
-  };
-  // invalid_argument: names the rule and what was wanted.
-  static Result<std::vector<Rule>> parse_rules(const Settings& settings);
-
   Planner(std::vector<Rule> rules, bool canonical, Prices prices) : rules_(std::move(rules)), canonical_(canonical), prices_(std::move(prices)) {}
   // For other ranks at the same prices.
   Planner fresh() const { return at(prices_); }

@@ -41,8 +41,8 @@ std::map<std::uint64_t, std::vector<int>> hosts_of(const std::vector<RankInfo>& 
   return hosts;
 }
 
-Planner::Rule rule(const char* algorithm, std::uint64_t from, std::uint64_t to) {
-  Planner::Rule out;
+Rule rule(const char* algorithm, std::uint64_t from, std::uint64_t to) {
+  Rule out;
   out.any_collective = false;
   out.algorithm = algorithm;
   out.from = from;

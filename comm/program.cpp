@@ -55,6 +55,8 @@ std::uint32_t hash_of(const Program& program) {
   mix(std::uint32_t(program.request.rank_count));
   for (const auto& level : program.request.levels)
     for (int group : level) mix(std::uint32_t(group));
+  for (int rank : program.request.order) mix(std::uint32_t(rank));
+  mix(std::uint32_t(program.request.channels));
   return hash ^ (hash >> 16);
 }
 

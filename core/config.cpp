@@ -10,6 +10,7 @@
 #include <limits>
 #include <variant>
 
+#include "core/interfaces.h"
 #include "core/log.h"
 #include "core/nccl_names.h"
 
@@ -50,6 +51,9 @@ const Entry kEntries[] = {
      &Settings::direct_threshold},
     {{"TUTTI_TREE_THRESHOLD", "size", "", "largest message for trees", kShared}, &Settings::tree_threshold},
     {{"TUTTI_RING_THRESHOLD", "size", "", "smallest message for rings", kShared}, &Settings::ring_threshold},
+    {{"TUTTI_CHANNELS", "number", "1", "rings that a vector is cut for, every second one the other way round, at most 16", kShared},
+     &Settings::channels,
+     16},
     {{"TUTTI_ORDER", "any|canonical", "any", "canonical: one order of additions whatever the algorithm", kShared},
      &Settings::order},
     {{"TUTTI_TRANSPORT", "auto|shm|tcp", "auto", "which wires may be used", kShared}, &Settings::transport},
@@ -220,6 +224,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 constexpr ByteCount kLeastMemory = 1ull << 20;   // below, transports could not keep two large segments under way
 
 Status check_grammar(const Settings& settings) {
+  if (Status status = check_interface_rule(settings.interface); !status)
+    return {status.code(), "TUTTI_INTERFACE=" + settings.interface + ": " + status.text()};
   auto range = parse_port_range(settings.port_range);
   if (!range) return {Code::invalid_argument, "TUTTI_PORT_RANGE=" + settings.port_range + ": " + range.status().text()};
   if (settings.memory_limit < kLeastMemory)

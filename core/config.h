@@ -24,10 +24,11 @@ std::string to_text(ByteCount bytes);  // "64K" where exact, else the number
 // The settings of one rank. A value copies and compares; hash() of it is compared among the ranks at start.
 struct Settings {
   std::string log = "warning";                        // TUTTI_LOG
-  std::string algo;                                   // TUTTI_ALGO: rules, see comm/planner.h
+  std::string algo;                                   // TUTTI_ALGO: rules, see comm/rules.h
   std::optional<ByteCount> tree_threshold;            // TUTTI_TREE_THRESHOLD
   std::optional<ByteCount> ring_threshold;            // TUTTI_RING_THRESHOLD
   std::optional<ByteCount> direct_threshold;          // TUTTI_DIRECT_THRESHOLD
+  int channels = 1;                                   // TUTTI_CHANNELS: rings at once
   std::string transport = "auto";                     // TUTTI_TRANSPORT: auto, shm, tcp
   std::string order = "any";                          // TUTTI_ORDER: any, canonical
   ByteCount segment = 0;                              // TUTTI_SEGMENT: 0 = by transport

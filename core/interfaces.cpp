@@ -102,12 +102,18 @@ std::string list_of(const std::vector<InterfaceAddress>& all) {
 
 }  // namespace
 
+Status check_interface_rule(std::string_view rule) {
+  const bool exclude = !rule.empty() && rule[0] == '^';
+  const auto patterns = parse_rule(rule.substr(exclude ? 1 : 0));
+  if (!patterns) return patterns.status();
+  return exclude && patterns->empty() ? parse_pattern("").status() : Status();
+}
+
 Result<std::vector<std::string>> choose_addresses(const std::vector<InterfaceAddress>& all, std::string_view rule,
                                                   bool loopback) {
+  if (Status status = check_interface_rule(rule); !status) return status;
   const bool exclude = !rule.empty() && rule[0] == '^';
-  auto patterns = parse_rule(rule.substr(exclude ? 1 : 0));
-  if (!patterns) return patterns.status();
-  if (exclude && patterns->empty()) return parse_pattern("").status();
+  const auto patterns = parse_rule(rule.substr(exclude ? 1 : 0));
   std::vector<InterfaceAddress> chosen;
   for (const auto& address : all) {
     bool named = std::any_of(patterns->begin(), patterns->end(), [&](const Pattern& p) { return p.matches(address); });

@@ -15,6 +15,9 @@ struct InterfaceAddress {
   bool operator==(const InterfaceAddress&) const = default;
 };
 
+// The rule of TUTTI_INTERFACE by its form alone. invalid_argument: what is wrong with it and what is wanted.
+Status check_interface_rule(std::string_view rule);
+
 // The rule of TUTTI_INTERFACE: names separated by commas, each `name`, `prefix*` or a network such as 10.1.0.0/16; with
 // ^ before the first, those are excluded instead. Hosts, best first: physical-looking interfaces before those of
 // containers and virtual machines, IPv4 before IPv6, link-local addresses only when there is nothing else; loopback

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sched.h>
 #include <sstream>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -31,6 +32,18 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
+// CPUs that are gone by now are left out by the kernel; where none is left we stay as we are.
+void run_on(const topology::CpuSet& cpus) {
+  cpu_set_t* const set = CPU_ALLOC(topology::kMaxCpu);
+  if (!set) return;
+  const std::size_t bytes = CPU_ALLOC_SIZE(topology::kMaxCpu);
+  CPU_ZERO_S(bytes, set);
+  for (const auto& [first, last] : cpus.ranges())
+    for (int cpu = first; cpu <= last; ++cpu) CPU_SET_S(std::size_t(cpu), bytes, set);
+  sched_setaffinity(0, bytes, set);
+  CPU_FREE(set);
+}
+
 // In the child. Only returns when exec failed, with errno.
 void become(const Command& command, char* const* arguments, char* const* environment, pid_t parent, const Pipe& in,
             const Pipe& out, const Pipe& err) {
@@ -43,6 +56,7 @@ void become(const Command& command, char* const* arguments, char* const* environ
   if (input >= 0) dup2(input, STDIN_FILENO);
   dup2(out.write.get(), STDOUT_FILENO);
   dup2(err.write.get(), STDERR_FILENO);
+  if (!command.cpus.empty()) run_on(command.cpus);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -6,6 +6,7 @@
 #include <tutti/status.h>
 #include <vector>
 #include "tools/line_output.h"
+#include "topology/graph.h"
 
 namespace tutti::tools {
 
@@ -18,6 +19,7 @@ struct Command {
   std::vector<std::string> arguments;      // [0]: a path, or a name without a slash that execvp looks up
   std::vector<std::string> environment;    // "NAME=value", all of it
   Input input = Input::none;
+  topology::CpuSet cpus;                   // where it may run; empty: wherever we may
 };
 
 // Owns a descriptor.

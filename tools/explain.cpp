@@ -103,7 +103,7 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::st
                       file.empty() ? "this machine" : file);
   auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
   if (!explanation) return explanation;
-  const algorithms::Request request{*collective, ranks, 0, false, placed->placement.levels};
+  const algorithms::Request request = comm::request_on(placed->placement, *collective, ranks, *settings);
   if (asked.simulate) simulate(request, placed->placement, *explanation, told);
   if (!asked.goal.empty()) {
     const std::string& which = asked.algorithm.empty() ? explanation->candidates[0].algorithm : asked.algorithm;

@@ -9,12 +9,14 @@
 #include <unistd.h>
 #include "core/config.h"
 #include "core/log.h"
+#include "tools/binding.h"
 #include "tools/cores.h"
 #include "tools/guard.h"
 #include "tools/outcome_text.h"
 #include "tools/port.h"
 #include "tools/remote.h"
 #include "tools/supervisor.h"
+#include "topology/read.h"
 
 namespace tutti::tools {
 namespace {
@@ -45,8 +47,20 @@ std::string prefix_of(int rank, bool no_prefix) {
   return coloured ? fmt::format("\033[3{}m[{}]\033[0m ", 1 + rank % 6, rank) : fmt::format("[{}] ", rank);
 }
 
+// Without a description of the machine ranks stay free: a job is better than none.
+Binding binding_of(const RunFlags& flags, const Job& job) {
+  const Bind how = bind_from(flags.bind).value_or(Bind::none);
+  if (how == Bind::none || (how == Bind::automatic && (job.local_ranks < 2 || numa_nodes() < 2))) return {};
+  const auto machine = topology::read_live();
+  if (!machine.ok()) log::warning("--bind {}: ranks stay free, the machine could not be read: {}", flags.bind, machine.status().text());
+  Binding binding = machine.ok() ? bind_ranks(*machine, how, job.local_ranks) : Binding{};
+  if (!binding.told.empty()) log::info("{}", binding.told);
+  return binding;
+}
+
 std::vector<Command> rank_commands(const RunFlags& flags, const Job& job) {
   const auto base = own_environment();
+  const Binding binding = binding_of(flags, job);
   std::vector<Command> commands;
   for (int local = 0; local < job.local_ranks; ++local) {
     Command command;
@@ -54,6 +68,7 @@ std::vector<Command> rank_commands(const RunFlags& flags, const Job& job) {
     command.prefix = prefix_of(job.rank(local), flags.no_prefix);
     command.arguments = flags.program;
     command.environment = rank_environment(job, local, base);
+    if (!binding.cpus.empty()) command.cpus = binding.cpus[std::size_t(local)];
     // A terminal is for the launcher: a process group that is not in front would be stopped when it reads there.
     const bool first = job.rank(local) == 0 && !flags.control && !isatty(STDIN_FILENO);
     command.input = first ? Input::inherited : Input::none;
@@ -93,6 +108,7 @@ int print_host_commands(const RemoteRun& run) {
 
 int run_on_hosts(const RunFlags& flags, Job job) {
   std::vector<std::string> further = {"--kill-after", fmt::format("{}", flags.kill_after_seconds)};
+  if (flags.bind != "auto") further.insert(further.end(), {"--bind", flags.bind});
   if (flags.no_prefix) further.emplace_back("--no-prefix");
   if (flags.table) further.emplace_back("--table");
   std::error_code ignored;
@@ -181,6 +197,7 @@ int run(const RunFlags& flags) {
 Status check_flags(const RunFlags& flags) {
   if (flags.program.empty()) return wrong("no program given: tutti run -n 2 PROGRAM [ARGUMENTS]");
   if (flags.kill_after_seconds < 0) return wrong("--kill-after wants seconds, 0 or more, and got {}", flags.kill_after_seconds);
+  if (!bind_from(flags.bind)) return wrong("--bind wants auto, none, numa or core and got '{}'", flags.bind);
   const int host_count = flags.host_count.value_or(1);
   if (host_count < 1) return wrong("--nnodes wants 1 or more and got {}", host_count);
   if (!flags.hosts.empty() && (flags.host_count || flags.host_rank)) {
@@ -247,6 +264,7 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
   verb->add_option("--master-port,--master_port", flags->master_port, "free port there");
   verb->add_option("--hosts", *hosts, "start on these hosts by ssh: a,b,c");
   verb->add_option("--kill-after", flags->kill_after_seconds, "seconds from SIGTERM to SIGKILL when the job is stopped (5)");
+  verb->add_option("--bind", flags->bind, "what each rank is tied to: numa (its GPU's node, else spread), core, none, or auto: numa where there are several (auto)");
   verb->add_flag("--no-prefix", flags->no_prefix, "do not put [RANK] before each line of output");
   verb->add_flag("--table", flags->table, "print the ranks and their pids");
   verb->add_flag("--control", flags->control)->group("");

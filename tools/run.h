@@ -17,6 +17,7 @@ struct RunFlags {
   std::optional<int> master_port;
   std::vector<std::string> hosts;
   double kill_after_seconds = 5;
+  std::string bind = "auto";                   // auto, none, numa, core
   bool no_prefix = false;
   bool table = false;
   bool control = false;                        // started by another `tutti run`: orders come on standard input

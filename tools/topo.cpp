@@ -152,7 +152,7 @@ void add_topo(CLI::App& app, int& status) {
       "of /sys (folder or tar), a synthetic \"numa:2 pu:4\", - for standard input (default: TUTTI_TOPOLOGY_FILE)");
   verb->add_flag("--json", flags->json, "print JSON instead of the page");
   verb->add_option("--svg", flags->svg,
-                   "write a picture with the ring and the groups drawn on it (- : standard output)");
+                   "write a picture with the ring, the trees and the groups drawn on it (- : standard output)");
   verb->add_option("--write-hwloc", flags->hwloc, "write hwloc XML");
   verb->add_option("--write-nccl", flags->nccl, "write NCCL's XML, as NCCL_TOPO_FILE takes it");
   verb->callback([&status, flags] {

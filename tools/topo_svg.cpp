@@ -12,6 +12,7 @@
 #include "tools/topo_layout.h"
 #include "tools/topo_text.h"
 #include "tools/topo_tree.h"
+#include "tools/topo_trees.h"
 
 namespace tutti::tools {
 namespace {
@@ -30,6 +31,7 @@ text{font-family:"Helvetica Neue",Arial,"Liberation Sans",sans-serif;font-size:1
 .page{fill:#ffffff}.machine{fill:#f6f7f9;stroke:#b8c0c9}.package{fill:#e9eef6;stroke:#93a6c1}.numa{fill:#dce6f2;stroke:#7d97b8}
 .bridge{fill:#fbf6ea;stroke:#c9a964}.nic{fill:#e3f3ea;stroke:#4f9a73}.other{fill:#eeeeee;stroke:#8a8a8a}.gpu{fill:#ffffff;stroke:#56657a}
 .ring{fill:none;stroke:#c2255c;stroke-width:3.5}.cross{stroke:#e8590c;stroke-dasharray:9 4}
+.tree{fill:none;stroke:#1864ab;stroke-width:1.6;stroke-opacity:.75}.tree-cross{stroke-dasharray:6 3}.tree-tip{fill:#1864ab}
 .dot,.tip{fill:#c2255c}.cross-tip{fill:#e8590c}.wire{fill:none;stroke:#2b8a3e;stroke-opacity:.5}.socket{stroke:#5b6673;stroke-width:5;stroke-opacity:.6}
 .g0{fill:#d6e8ff}.g1{fill:#ffe3d1}.g2{fill:#dff3d8}.g3{fill:#efdcfa}.g4{fill:#fff0bf}.g5{fill:#d3f1f0}.g6{fill:#fbdbe6}.g7{fill:#e4e2d4}
 .group{fill-opacity:.4;stroke:#8793a1;stroke-dasharray:2 3}
@@ -38,6 +40,7 @@ text{fill:#a9b4bf}.title,.big{fill:#e8edf2}
 .page{fill:#14181d}.machine{fill:#1a1f26;stroke:#48525e}.package{fill:#212a36;stroke:#506480}.numa{fill:#293646;stroke:#5d7797}
 .bridge{fill:#332d20;stroke:#8c7747}.nic{fill:#1d382b;stroke:#4f9a73}.other{fill:#2c2c2c;stroke:#777777}.gpu{fill:#20262e;stroke:#8493a8}
 .ring{stroke:#f06595}.cross{stroke:#ff922b}.dot,.tip{fill:#f06595}.cross-tip{fill:#ff922b}.wire{stroke:#69db7c}.socket{stroke:#a9b4bf}
+.tree{stroke:#74c0fc}.tree-tip{fill:#74c0fc}
 .g0{fill:#1f3f66}.g1{fill:#5f3620}.g2{fill:#2c4a24}.g3{fill:#46305a}.g4{fill:#54461a}.g5{fill:#1f4a49}.g6{fill:#5a2c3d}.g7{fill:#45433a}
 .group{stroke:#77828e}
 }
@@ -80,6 +83,7 @@ class Picture {
   explicit Picture(const Graph& graph)
       : graph_(graph),
         ring_(choose_ring(graph)),
+        trees_(choose_trees(graph, ring_)),
         root_(layout(graph, outline(graph), ring_)),
         group_(ring_.members.size(), -1) {
     if (ring_.groups)
@@ -98,6 +102,7 @@ class Picture {
     draw_groups();
     draw_wires();
     for (const Box* device : devices_) draw_one(*device);
+    draw_trees();
     draw_ring();
     body_ += texts_;
     const double width = std::max(root_.width, 560.0) + 2 * kMargin;
@@ -237,6 +242,25 @@ class Picture {
     }
   }
 
+  // Arcs from the lower edge of the boxes; between rows straight ones. A pair that adds up both ways has a tip at each end.
+  void draw_trees() {
+    if (!trees_ || trees_->edges.size() > kMostTreeEdges) return;
+    const auto& edges = trees_->edges;
+    for (const auto& [from, to] : edges) {
+      const bool both = std::binary_search(edges.begin(), edges.end(), Trees::Edge{to, from});
+      const Box *a = boxes_[std::size_t(from)], *b = boxes_[std::size_t(to)];
+      if (!a || !b || (both && from > to)) continue;
+      const bool cross = crosses(from, to), row = std::abs(a->y - b->y) < a->height, down = b->y > a->y;
+      const Point p{a->ring_x(), row || down ? a->y + a->height : a->y}, q{b->ring_x(), row || !down ? b->y + b->height : b->y};
+      const double sag = row ? 10 + std::abs(p.x - q.x) * 0.08 : (q.y - p.y) / 2;
+      const Point c{p.x, p.y + sag}, d{q.x, row ? q.y + sag : q.y - sag};
+      body_ += fmt::format("<path class=\"tree{}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n", cross ? " tree-cross" : "", p.x,
+                           p.y, c.x, c.y, d.x, d.y, q.x, q.y);
+      body_ += tip(q, {q.x - d.x, q.y - d.y}, "tree-tip");
+      if (both) body_ += tip(p, {p.x - c.x, p.y - c.y}, "tree-tip");
+    }
+  }
+
   void draw_ring() {
     const std::vector<int>& order = drawn_;
     if (order.size() < 2) return;
@@ -264,7 +288,7 @@ class Picture {
     body_ += fmt::format("<path class=\"ring{}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n",
                          cross ? " cross" : "", p.x, p.y, c.x, c.y, d.x, d.y, q.x, q.y);
     above += tip({(p.x + 3 * c.x + 3 * d.x + q.x) / 8, (p.y + 3 * c.y + 3 * d.y + q.y) / 8},
-                 {q.x + d.x - c.x - p.x, q.y + d.y - c.y - p.y}, cross);
+                 {q.x + d.x - c.x - p.x, q.y + d.y - c.y - p.y}, cross ? "cross-tip" : "tip");
   }
 
   // From row to row, outside of everything that stands in them: at the right forth, at the left back.
@@ -275,7 +299,7 @@ class Picture {
         "<path class=\"ring{}\" d=\"M{:.1f} {:.1f}H{:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}V{:.1f}Q{:.1f} {:.1f} {:.1f} "
         "{:.1f}H{:.1f}\"/>\n",
         cross ? " cross" : "", p.x, p.y, x + h, x, p.y, x, p.y + v, q.y - v, x, q.y, x + h, q.y, q.x);
-    above += tip({x, (p.y + q.y) / 2}, {0, q.y - p.y}, cross);
+    above += tip({x, (p.y + q.y) / 2}, {0, q.y - p.y}, cross ? "cross-tip" : "tip");
   }
 
   bool crosses(int from, int to) const {
@@ -287,10 +311,10 @@ class Picture {
   }
 
   // A triangle on the way.
-  static std::string tip(Point at, Point direction, bool cross) {
+  static std::string tip(Point at, Point direction, const char* kind) {
     return fmt::format(
         "<path class=\"{}\" d=\"M-6 -6L7 0L-6 6z\" transform=\"translate({:.1f} {:.1f}) rotate({:.0f})\"/>\n",
-        cross ? "cross-tip" : "tip", at.x, at.y, std::atan2(direction.y, direction.x) * 180 / M_PI);
+        kind, at.x, at.y, std::atan2(direction.y, direction.x) * 180 / M_PI);
   }
 
   // What the colours mean, and what is not drawn; its height.
@@ -303,6 +327,7 @@ class Picture {
       add("ring (dashed: between " + std::string(ring_.packages_known ? "packages" : "NUMA nodes") +
           "): " + order_text(ring_, ring_.chosen));
     if (ring_.members.size() > 1) add("index order: " + order_text(ring_, ring_.by_index));
+    if (trees_) add("trees (thin" + std::string(trees_->edges.size() > kMostTreeEdges ? ", too many to draw" : "") + "): " + trees_text(ring_, *trees_));
     if (drawn_.size() < ring_.members.size())
       add(fmt::format("drawn: {} of {} members", drawn_.size(), ring_.members.size()));
     if (const std::string groups = groups_text(ring_); !groups.empty()) add("groups (shaded): " + groups);
@@ -324,6 +349,7 @@ class Picture {
 
   const Graph& graph_;
   RingChoice ring_;
+  std::optional<Trees> trees_;
   Box root_;
   std::vector<int> group_;         // of each member, -1: none
   std::vector<const Box*> boxes_;  // of each member

@@ -10,6 +10,7 @@
 #include "tools/topo_outline.h"
 #include "tools/topo_ring.h"
 #include "tools/topo_tree.h"
+#include "tools/topo_trees.h"
 #include "topology/answers.h"
 
 namespace tutti::tools {
@@ -191,6 +192,7 @@ std::string topo_text(const Graph& graph) {
   out += section("matrix", matrix_text(graph));
   out += section("groups" + of, groups_section(graph, ring));
   out += section("ring" + of, ring_section(ring));
+  if (const auto trees = choose_trees(graph, ring)) out += section("trees" + of, wrapped(trees_text(ring, *trees), "  ", "    "));
   out += section("nearest NIC", nics_section(graph, ring));
   const std::vector<std::string> hidden = displays(graph);
   std::vector<std::string> told = graph.notes;

@@ -90,7 +90,7 @@ class Contest {
 
   // A communicator of all ranks that uses this algorithm only.
   std::shared_ptr<comm::Member> among_all(const std::string& algorithm) {
-    comm::Planner::Rule rule;
+    comm::Rule rule;
     rule.any_collective = false;
     rule.algorithm = algorithm;
     std::vector<int> everyone(std::size_t(seat_.ranks));

@@ -63,6 +63,9 @@ inline std::string described(const Request& request) {
     for (int group : level) text += std::to_string(group) + " ";
     text += "]";
   }
+  for (std::size_t i = 0; i < request.order.size(); ++i)
+    text += (i == 0 ? " order " : ",") + std::to_string(request.order[i]);
+  if (request.channels != 1) text += " channels " + std::to_string(request.channels);
   return text;
 }
 
@@ -81,6 +84,12 @@ inline std::vector<Request> requests(const Generator& generator, int rank_count)
         if (generator.name() != "hierarchical" && !along) continue;
         for (const Levels& levels : groupings(rank_count)) {
           request.levels = levels;
+          add(request);
+        }
+        if (!along) continue;
+        for (int rank = rank_count; rank > 0; --rank) request.order.push_back((rank * 7 + 3) % rank_count);
+        for (request.channels = 2; request.channels < 6 && rank_count % 7 != 0 && rank_count <= 12; ++request.channels) {
+          request.levels = groupings(rank_count)[std::size_t(request.channels)];
           add(request);
         }
       }

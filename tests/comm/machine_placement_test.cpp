@@ -19,7 +19,7 @@ topology::Graph dual_epyc() {
 
 std::vector<Plan> plans(const MachinePlacement& machine, int ranks, std::uint64_t bytes) {
   static std::vector<std::unique_ptr<Planner>> planners;
-  planners.push_back(std::make_unique<Planner>(std::vector<Planner::Rule>{}, false, machine.placement.prices));
+  planners.push_back(std::make_unique<Planner>(std::vector<Rule>{}, false, machine.placement.prices));
   Question question;
   question.request = {Collective::all_reduce, ranks, 0, false, machine.placement.levels};
   question.bytes = bytes;
@@ -47,6 +47,31 @@ TEST(MachinePlacement, TheDualEpycHostIsNotServedByAPlainRing) {
   }
   const auto ring = algorithms::find_generator("ring")->borders({Collective::all_reduce, 8, 0, false, machine->placement.levels});
   EXPECT_EQ(ring[1].hops, 4);
+}
+
+// A square of links without diagonals: going 0 1 2 3 leaves the links twice, the ring of the planner never does, nor between hosts
+// more often than once a host.
+TEST(MachinePlacement, RingsGoAlongTheLinks) {
+  const auto graph = topology::read_file(TUTTI_SOURCE_DIR "/tests/topology/data/cube-mesh-soc.txt");
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  for (const int hosts : {1, 3}) {
+    const auto machine = place_on(*graph, 4 * hosts, hosts);
+    ASSERT_TRUE(machine.ok());
+    const auto request = request_on(machine->placement, Collective::all_reduce, 4 * hosts, {});
+    std::vector<int> next(std::size_t(request.rank_count));
+    int unlinked = 0, between_hosts = 0;
+    for (int rank = 0; rank < request.rank_count; ++rank)
+      for (const auto& step : algorithms::find_generator("ring")->generate(request, rank).steps)
+        if (step.kind == algorithms::StepKind::send) next[std::size_t(rank)] = step.peers[0];
+    for (int rank = 0; rank < request.rank_count; ++rank) {
+      const int to = next[std::size_t(rank)];
+      const std::pair pair(std::min(rank % 4, to % 4), std::max(rank % 4, to % 4));
+      between_hosts += rank / 4 != to / 4;
+      unlinked += rank / 4 == to / 4 && (pair == std::pair(1, 2) || pair == std::pair(0, 3));
+    }
+    EXPECT_EQ(unlinked, 0) << hosts;
+    EXPECT_EQ(between_hosts, hosts == 1 ? 0 : hosts);
+  }
 }
 
 TEST(MachinePlacement, SeveralHostsComeOutermost) {

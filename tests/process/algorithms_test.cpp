@@ -72,6 +72,21 @@ std::vector<bool> serve(const std::string& algorithm, const std::string& transpo
   return {served.begin(), served.end()};
 }
 
+TEST(Channels, CutAVectorForSeveralRings) {
+  for (const char* channels : {"2", "3", "5"}) {
+    World world(4, {{"TUTTI_ALGO", "ring"}, {"TUTTI_CHANNELS", channels}});
+    world.run([&](Communicator& comm) {
+      for (const Kind kind : {Kind::all_reduce, Kind::reduce_scatter, Kind::all_gather})
+        for (const std::size_t count : {1, 1001, 30011}) {
+          Case test;
+          test.kind = kind;
+          test.count = count;
+          EXPECT_EQ(tried(comm, test), "") << channels << " channels";
+        }
+    });
+  }
+}
+
 TEST_P(Forced, ServesItsCollectivesAndIsNamed) {
   const auto& [served, transport] = GetParam();
   std::vector<bool> all(8);

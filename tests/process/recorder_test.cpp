@@ -115,6 +115,66 @@ std::vector<std::string> hang_reports(const std::string& log) {
   return found;
 }
 
+TEST(HangReport, AllRanksNameTheStoppedOneInTheSameWordsAndGoOnAfterwards) {
+  const Folder folder;
+  const Settings settings{{"TUTTI_RECORDER", folder.path}, {"TUTTI_REPORT_AFTER", "1s"}, {"TUTTI_TIMEOUT", "60s"}};
+  constexpr int kRanks = 4;
+  const std::string address = fresh_address();
+  Child victim([&] {
+    const Environment environment(settings);
+    Communicator comm = joined(1, kRanks, address);
+    for (int i = 0; i < 100; ++i)
+      if (!reduce(comm, 50000).ok()) return 1;
+    return 0;
+  });
+  const auto report_files = [&] {
+    std::vector<std::string> files;
+    for (const std::string& path : record::recorders_in(folder.path))
+      if (std::filesystem::exists(record::hang_report_path(path))) files.push_back(record::hang_report_path(path));
+    return files;
+  };
+  testing::internal::CaptureStderr();
+  std::atomic<int> rounds{0};
+  std::atomic<bool> failed{false};
+  std::vector<std::thread> threads;
+  std::thread stopper([&] {
+    while (rounds < 60) std::this_thread::yield();
+    victim.signal(SIGSTOP);
+    EXPECT_TRUE(comes_true([&] { return report_files().size() == kRanks - 1; }));
+    victim.signal(SIGCONT);
+  });
+  for (const int rank : {0, 2, 3})
+    threads.emplace_back([&, rank] {
+      Communicator comm = [&] {
+        static std::mutex mutex;                     // the environment is the process's
+        std::unique_lock lock(mutex);
+        static const Environment environment(settings);
+        lock.unlock();
+        return joined(rank, kRanks, address);
+      }();
+      for (int i = 0; i < 100; ++i, ++rounds) failed = failed || !reduce(comm, 50000).ok();
+    });
+  for (auto& thread : threads) thread.join();
+  stopper.join();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(failed) << log;
+  EXPECT_EQ(victim.exit_code(), 0);
+  std::vector<std::string> reports = hang_reports(log);
+  ASSERT_GE(reports.size(), 3u) << log;
+  EXPECT_EQ(std::set(reports.begin(), reports.begin() + 3).size(), 1u) << log;
+  EXPECT_THAT(reports[0], HasSubstr("all_reduce f32[50000] sum"));
+  EXPECT_THAT(reports[0], testing::ContainsRegex("rank 1 \\(.*\\) does not answer"));
+  EXPECT_THAT(reports[0], testing::ContainsRegex("waits at step [0-9]+ of [0-9]+: receives chunk [0-9]+ from rank 1"));
+  std::set<std::string> files;
+  for (const std::string& path : report_files()) files.insert(text_of(path));
+  ASSERT_EQ(files.size(), 1u) << "one report, the same beside every recorder";
+  const auto json = nlohmann::json::parse(*files.begin());
+  EXPECT_EQ(json["call"], "all_reduce f32[50000] sum");
+  ASSERT_EQ(json["ranks"].size(), 4u);
+  EXPECT_EQ(json["ranks"][1]["state"], "silent");
+  for (const std::size_t rank : {0, 2, 3}) EXPECT_EQ(json["ranks"][rank]["state"], "waits");
+}
+
 TEST(HangReport, TheRankThatHasNotCalledPrintsItToo) {
   const Folder folder;
   World world(3, {{"TUTTI_RECORDER", folder.path}, {"TUTTI_REPORT_AFTER", "1s"}});

@@ -165,6 +165,31 @@ TEST(SimCommunicator, AKilledProcessIsNamedToAllOthers) {
   }
 }
 
+// A segment that several take is shared. One of them stands still until its lane is full, and dies: the others' share is taken back.
+TEST(SimCommunicator, ADeathInTheMiddleOfASharedSegmentIsAVerdictToo) {
+  for (const std::uint64_t seed : seeds(8)) {
+    Dice dice{seed ^ 0x7368};
+    CrewOptions options;
+    options.ranks = 3 + static_cast<int>(dice.below(4));
+    options.settings.transport = "shm";
+    options.settings.algo = "direct";
+    options.settings.segment = 512 << dice.below(4);
+    options.agenda = [ranks = options.ranks](int, int) { return Exchange{.what = Collective::all_gather, .count = 20'000, .ranks = ranks}; };
+    options.exchanges = kForEver;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    run_into_work(crew);
+    const int victim = static_cast<int>(dice.below(static_cast<std::uint64_t>(crew.count())));
+    crew.world.pause(victim);
+    crew.world.run_for(milliseconds{20});
+    const TimePoint since = crew.world.now();
+    crew.world.kill(victim);
+    EXPECT_TRUE(crew.run_until_over(seconds{5}, victim)) << crew.report();
+    expect_one_verdict(crew, since, seconds{2}, victim);
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
 TEST(SimCommunicator, AProcessThatStandsStillIsNamedInTime) {
   for (const std::uint64_t seed : seeds(60)) {
     CrewOptions options = rough_crew(seed, 64 << 10);

@@ -40,6 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Flags, Refused, testing::Values(
     Refusal{{"--hosts", "a,b,a"}, "--hosts names a twice"},
     Refusal{{"--hosts", "a,,b"}, "--hosts wants names"},
     Refusal{{"--hosts", "a,-oProxyCommand=x"}, "--hosts wants names"},
+    Refusal{{"--bind", "socket"}, "--bind wants auto, none, numa or core and got 'socket'"},
     Refusal{{"--no-such-flag"}, "--no-such-flag"}));
 
 TEST(Flags, NeedAProgram) {

@@ -8,8 +8,10 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <set>
+#include <sstream>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include "tests/tools/launched.h"
 
@@ -190,6 +192,18 @@ INSTANTIATE_TEST_SUITE_P(Run, PassesOn,
                          testing::Values(std::pair("INT", SIGINT), std::pair("TERM", SIGTERM), std::pair("HUP", SIGHUP),
                                          std::pair("USR1", SIGUSR1)),
                          [](const auto& signal) { return std::string(signal.param.first); });
+
+// Each rank says which CPUs it may use; together they are what this process may use, and no two share one.
+TEST(Run, BindsEachRankToCoresOfItsOwn) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one CPU here";
+  Launched job(shell({"-n", "2", "--bind", "core", "--no-prefix"}, "sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status"), {.environment = {{"TUTTI_LOG", "info"}}});
+  EXPECT_EQ(job.exit_status(), 0) << job.err();
+  std::istringstream lines(job.out());
+  std::string first, second;
+  ASSERT_TRUE(std::getline(lines, first) && std::getline(lines, second)) << job.out();
+  EXPECT_NE(first, second);
+  EXPECT_THAT(job.err(), HasSubstr("local ranks bound: 0 on core"));
+}
 
 TEST(Run, EndsAs128PlusSignalWhenTheSignalEndsTheRanks) {
   Launched job(shell({"-n", "2"}, "echo ready; exec sleep 1000"));

@@ -218,6 +218,17 @@ TEST(Svg, DrawsTheRingThroughEachMemberOnce) {
   EXPECT_EQ(count_class(document, "g0") - count_class(document, "group") / 2, 4u);
 }
 
+// Two levels: all pairs inside the two groups of four, and each with its opposite.
+TEST(Svg, DrawsTheTreesOfSmallMessages) {
+  const Graph graph = own("dual-epyc-8gpu.nccl.xml");
+  pugi::xml_document document;
+  ASSERT_TRUE(document.load_string(topo_svg(graph).c_str()));
+  EXPECT_EQ(count_class(document, "tree"), 6u + 6 + 4);
+  EXPECT_EQ(count_class(document, "tree-cross"), 4u);
+  EXPECT_EQ(count_class(document, "tree-tip"), 2 * 16u);
+  EXPECT_THAT(topo_text(graph), HasSubstr("hierarchical for 64K: 2 between packages"));
+}
+
 TEST(Svg, LeavesOutWhatNobodyCouldSee) {
   const Result<Graph> graph = read_topology("package:50 numa:2 pu:2");
   ASSERT_TRUE(graph.ok());
