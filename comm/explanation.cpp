@@ -16,6 +16,7 @@ Explanation::Candidate candidate_of(const Plan& plan, Planner& planner, const Qu
   for (const std::size_t border : shown) out.hops.push_back(card.borders[border].hops);
   out.slow_link_hops = shown.empty() ? 0 : card.borders[shown.front()].hops;
   out.predicted_us = plan.seconds * 1e6;
+  if (plan.measured) out.measured_us = *plan.measured * 1e6;
   out.limiting_border = planner.prices().borders[planner.limiting_border(card, question.bytes)].name;
   out.same_bits = plan.generator->same_bits(question.request);
   out.canonical = plan.generator->canonical(question.request);
@@ -42,7 +43,9 @@ std::string reason_of(const std::vector<Plan>& plans, const std::vector<Explanat
   if (best.reason.starts_with("TUTTI_")) return best.reason;
   if (plans.size() == 1) return "the only one left";
   const Explanation::Candidate &first = candidates[0], &next = candidates[1];
-  std::string why = fmt::format("lowest predicted time, {:.0f} % less than {}", 100 * (1 - first.predicted_us / next.predicted_us), next.algorithm);
+  const bool tried = first.measured_us && next.measured_us;
+  const double share = tried ? *first.measured_us / *next.measured_us : first.predicted_us / next.predicted_us;
+  std::string why = fmt::format("{}, {:.0f} % less than {}", best.reason, 100 * (1 - share), next.algorithm);
   if (first.slow_link_hops < next.slow_link_hops) why += fmt::format("; {} hops over the slowest border instead of {}", first.slow_link_hops, next.slow_link_hops);
   else if (first.steps < next.steps) why += fmt::format("; {} steps instead of {}", first.steps, next.steps);
   else if (first.bytes_on_wire < next.bytes_on_wire) why += "; fewer bytes on the wire";

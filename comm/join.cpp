@@ -61,19 +61,36 @@ Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
   log::set_rank(request.rank);
   std::unique_ptr<Loop> loop = make_posix_loop();
   if (request.rank_count == 1) return make_member(std::move(loop), nullptr, request.settings);
-  if (request.settings.probe) request.figures = read_profile(profile_folder(), key_of_this_machine(request.settings));
+  Profile profile;
+  if (request.settings.probe) profile = read_profile(profile_folder(), key_of_this_machine(request.settings));
+  request.figures = profile.figures;
+  if (const Trials* trials = profile.find(medium_within_hosts(request.settings), request.rank_count)) request.figures.trials_mark = mark_of(*trials);
   auto task = join(*loop, request);
   task.start();
   auto world = run_until_done(*loop, task);
   if (!world) return world.status();
-  return make_member(std::move(loop), std::move(*world), request.settings);
+  return make_member(std::move(loop), std::move(*world), request.settings, true, profile);
+}
+
+// This rank's, where all have the same.
+Trials agreed_trials(const std::vector<RankInfo>& ranks, const Profile& profile, const Settings& settings) {
+  const Trials* const own = profile.find(medium_within_hosts(settings), int(ranks.size()));
+  return own && have_trials(ranks) ? *own : Trials{};
+}
+
+// Of all ranks' links and reductions: what is wanted is measured, the rest is known.
+Status measure_links(const std::shared_ptr<Member>& own, std::vector<RankInfo>& ranks, const Settings& settings, Wanted wanted) {
+  const auto measured = probe(own, ranks, settings, wanted);
+  if (!measured) return measured.status();
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].figures = overlaid(ranks[r].figures, (*measured)[r]);
+  return {};
 }
 
 // Measures what no profile tells, plans with it from here on, and keeps it for the next start.
 Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector<RankInfo> ranks, const Placement& placement, Planner planner,
-               const Settings& settings) {
+               const Settings& settings, Profile profile) {
   const Wanted wanted = wanted_figures(ranks, settings);
-  if (!wanted.any()) return {};
+  if (!wanted.links() && !wanted.trials) return {};
   std::vector<int> everyone(ranks.size());
   std::iota(everyone.begin(), everyone.end(), 0);
   std::shared_ptr<Member> own;
@@ -82,11 +99,15 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
     own = std::make_shared<Member>(engine, Engine::kProbeCommunicator, std::move(everyone), world.rank(), placement.levels, std::move(planner));
     engine->add_member(own);
   }
-  const auto measured = probe(own, ranks, settings, wanted);
+  Status status = wanted.links() ? measure_links(own, ranks, settings, wanted) : Status();
+  Prices prices = place_ranks(ranks, settings).prices;
+  Result<Trials> trials = status.ok() && wanted.trials ? try_candidates(*own, prices) : Result<Trials>(Trials{});
   own->destroy(std::chrono::milliseconds(0));
-  if (!measured) return measured.status();
-  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].figures = overlaid(ranks[r].figures, (*measured)[r]);
-  world.set_prices(place_ranks(ranks, settings).prices);
+  if (!status) return status;
+  if (!trials) return trials.status();
+  prices.trials = *trials;
+  if (!wanted.trials) prices.trials = agreed_trials(ranks, profile, settings);
+  world.set_prices(std::move(prices));
   const RankInfo& self = ranks[std::size_t(world.rank())];
   Figures host;
   int first = world.rank();
@@ -96,7 +117,10 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
     first = std::min(first, r.rank);
   }
   if (first != world.rank()) return {};
-  if (Status written = write_profile(profile_folder(), key_of_this_machine(settings), host); !written)
+  host.trials_mark = 0;
+  profile.figures = overlaid(profile.figures, host);
+  if (wanted.trials) profile.keep(medium_within_hosts(settings), std::move(*trials));
+  if (Status written = write_profile(profile_folder(), key_of_this_machine(settings), profile); !written)
     log::write_once(log::Level::info, fmt::format("the figures of this machine are not kept: {}", written.text()));
   return {};
 }
@@ -116,7 +140,7 @@ std::unique_ptr<record::Recorder> recorder_of(Loop& loop, const std::vector<Rank
 
 }  // namespace
 
-Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::unique_ptr<World> world, const Settings& settings, bool threaded) {
+Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::unique_ptr<World> world, const Settings& settings, bool threaded, const Profile& profile) {
   auto rules = parse_rules(settings);
   if (!rules) return rules.status();
   EngineSetup setup;
@@ -127,6 +151,7 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   if (world) {
     ranks = world->ranks();
     placement = place_ranks(ranks, settings);
+    placement.prices.trials = agreed_trials(ranks, profile, settings);
     setup.world_rank = world->rank();
     setup.world_size = world->rank_count();
     setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;
@@ -146,7 +171,7 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   }
   engine->begin();
   if (settings.probe && threaded && !ranks.empty())
-    if (Status status = measure(engine, *member, std::move(ranks), placement, planner.fresh(), settings); !status) {
+    if (Status status = measure(engine, *member, std::move(ranks), placement, planner.fresh(), settings, profile); !status) {
       member->destroy(std::chrono::milliseconds(0));
       return status;
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/log.h"
 
@@ -39,6 +40,31 @@ const Planner::Card& Planner::card(const algorithms::Generator& generator, const
   return cards_.emplace(key, std::move(card)).first->second;
 }
 
+// Best first. Where a size near by was tried, times decide: of who was tried its own; of others the prediction, as wrong as those of
+// the tried ones were on average.
+void Planner::compare(const Question& q, std::vector<Plan>& plans) {
+  const auto order = [&plans](const auto& cost) {
+    std::stable_sort(plans.begin(), plans.end(), [&](const Plan& a, const Plan& b) { return cost(a) < cost(b); });
+  };
+  const Trials& trials = prices_.trials;
+  const bool like_ours = q.request.collective == Collective::all_reduce && q.request.rank_count == trials.ranks && q.request.levels.empty() && q.request.channels == 1;
+  const auto tried = like_ours ? trial_size(trials, q.bytes) : std::nullopt;
+  if (!tried) return order([](const Plan& plan) { return plan.seconds; });
+  double logs = 0;
+  int count = 0;
+  for (Plan& plan : plans) {
+    const Trial* trial = find_trial(trials, plan.generator->name(), *tried);
+    if (!trial) continue;
+    const double factor = trial->seconds / seconds(card(*plan.generator, q.request), *tried);
+    plan.measured = plan.seconds * factor;
+    logs += std::log(factor);
+    ++count;
+  }
+  const double usual = count > 0 ? std::exp(logs / count) : 1;
+  order([usual](const Plan& plan) { return plan.measured.value_or(plan.seconds * usual); });
+  if (plans.front().measured) plans.front().reason = "lowest measured time";
+}
+
 Result<std::vector<Plan>> Planner::plans(const Question& q) {
   std::vector<Plan> out;
   const Collective what = q.request.collective;
@@ -68,7 +94,7 @@ Result<std::vector<Plan>> Planner::plans(const Question& q) {
     const bool excluded = std::any_of(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.exclude && applies(r) && r.algorithm == g->name(); });
     if (!excluded) out.push_back({g, seconds(card(*g, q.request), q.bytes), "lowest predicted time"});
   }
-  std::stable_sort(out.begin(), out.end(), [](const Plan& a, const Plan& b) { return a.seconds < b.seconds; });
+  if (!out.empty()) compare(q, out);
   if (out.empty())
     return Status(Code::unsupported, fmt::format("no algorithm is left for {} among {} ranks{}", name_of(what), q.request.rank_count,
                                                  canonical_ ? " with TUTTI_ORDER=canonical" : ""));

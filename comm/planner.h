@@ -3,6 +3,7 @@
 // the wires, obeys the user's rules, and decides from data that all ranks share, so that all decide alike.
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -12,6 +13,7 @@
 #include "algorithms/borders.h"
 #include "algorithms/generate.h"
 #include "comm/rules.h"
+#include "comm/trials.h"
 
 namespace tutti::comm {
 
@@ -29,6 +31,7 @@ struct Prices {
   double gamma = 1 / 40e9;        // seconds a byte of operands reduced, while they are in a cache
   double gamma_memory = 1 / 20e9; // from kCachedBytes on
   bool shares_writes = true;      // within innermost groups a multicast costs one write
+  Trials trials;                  // of so many ranks without borders between them; empty: none
   double crowding = 1;            // ranks a core, at least 1: how many share each of the above
 };
 
@@ -45,6 +48,7 @@ struct Plan {
   const algorithms::Generator* generator = nullptr;
   double seconds = 0;             // predicted
   std::string reason;
+  std::optional<double> measured; // by a trial of a size near by, scaled as the prediction says
 };
 
 class Planner {
@@ -71,6 +75,7 @@ class Planner {
   std::vector<Rule> rules_;
   bool canonical_ = false;
   Prices prices_;
+  void compare(const Question& question, std::vector<Plan>& plans);
   double border_seconds(const Card& card, std::size_t border, std::uint64_t bytes) const;
   // The same for every size; some take milliseconds to count.
   std::map<std::tuple<const algorithms::Generator*, Collective, int, bool>, Card> cards_;

@@ -4,9 +4,11 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <span>
 
 #include "algorithms/generate.h"
+#include "comm/circle.h"
 #include "comm/member.h"
 #include "kernels/kernels.h"
 
@@ -20,17 +22,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t kDirectBytes = 8, kRoundsBytes = 16, kLargeBytes = 512 << 10;
 constexpr int kSmallOperations = 20, kLargeOperations = 2;    // of one kind in a round
 constexpr double kBudget = 0.15;                             // seconds, for each of the two kinds of link
+constexpr double kTrialBudget = 0.03, kTurn = 0.001;          // seconds, for each size that is tried; for one algorithm's turn
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kCachedFloats = 4 << 10, kMemoryFloats = 1 << 20;   // 16 KiB; 4 MiB
 constexpr int kCachedReductions = 64, kMemoryReductions = 3, kReductionRounds = 7;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double at_share(std::vector<double> samples, double share) {
-  const auto at = samples.begin() + std::ptrdiff_t(double(samples.size()) * share);
-  std::nth_element(samples.begin(), at, samples.end());
-  return *at;
-}
 double median(std::vector<double> samples) { return at_share(std::move(samples), 0.5); }
 // Of times so long that other programs cut into most of them on a busy machine.
 double lower_quartile(std::vector<double> samples) { return at_share(std::move(samples), 0.25); }
@@ -41,85 +37,42 @@ std::map<std::uint64_t, std::vector<int>> hosts_of(const std::vector<RankInfo>& 
   return hosts;
 }
 
-Rule rule(const char* algorithm, std::uint64_t from, std::uint64_t to) {
-  Rule out;
-  out.any_collective = false;
-  out.algorithm = algorithm;
-  out.from = from;
-  out.to = to;
-  return out;
-}
-
-// Some ranks of the world that time all_reduces among themselves, all at once, as they will be used.
-class Circle {
+// Two algorithms of few bytes and a large one among some ranks, and what their times say of the links.
+class LinkProbe {
  public:
-  // `id`: the same on its ranks, and no other communicator's. `prices`: assumed.
-  Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, Prices prices);
-  ~Circle() { member_->destroy(std::chrono::milliseconds(0)); }
-  Circle(const Circle&) = delete;
-  Circle& operator=(const Circle&) = delete;
-
+  // `prices`: assumed.
+  LinkProbe(const Member& world, std::uint32_t id, const std::vector<int>& ranks, const Prices& prices);
   Status measure(double gamma, double crowding, LinkFigures& out);
 
  private:
   struct Samples {
     std::vector<double> direct, rounds, large;
   };
-  Status all_reduce(std::uint64_t bytes);
-  Status time(std::uint64_t bytes, int operations, std::vector<double>& seconds);
   Status round(Samples& samples);
-  Status slowest(double& seconds);
   LinkFigures solve(const Samples& samples, double gamma, double crowding);
   Planner::Card card(const char* algorithm) { return planner_.card(*algorithms::find_generator(algorithm), request_); }
 
-  std::shared_ptr<Member> member_;
   algorithms::Request request_;
   const char* in_rounds_;        // an algorithm of one message a hop
   Planner planner_;
-  std::vector<float> in_, out_;
+  Circle circle_;
 };
 
-Circle::Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, Prices prices)
+LinkProbe::LinkProbe(const Member& world, std::uint32_t id, const std::vector<int>& ranks, const Prices& prices)
     : request_{Collective::all_reduce, int(ranks.size()), 0, false, {}},
       in_rounds_(algorithms::find_generator("recursive_doubling")->refusal(request_).empty() ? "recursive_doubling" : "circulant"),
-      planner_({rule("direct", 0, kRoundsBytes), rule(in_rounds_, kRoundsBytes, 1024), rule("two_shot", 1024, ~std::uint64_t(0))}, false, std::move(prices)),
-      in_(kLargeBytes / sizeof(float)), out_(in_.size()) {
-  std::vector<int> world_ranks;
-  for (const int r : ranks) world_ranks.push_back(world.world_rank(r));
-  const int at = int(std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin());
-  const auto held = world.engine()->lock();
-  member_ = std::make_shared<Member>(world.engine(), id, std::move(world_ranks), at, std::vector<std::vector<int>>{}, planner_.fresh());
-  world.engine()->add_member(member_);
-}
+      planner_({all_reduce_rule("direct", 0, kRoundsBytes), all_reduce_rule(in_rounds_, kRoundsBytes, 1024), all_reduce_rule("two_shot", 1024, ~std::uint64_t(0))}, false, prices),
+      circle_(world, id, ranks, planner_.fresh(), kLargeBytes) {}
 
-Status Circle::all_reduce(std::uint64_t bytes) {
-  auto call = prepare(AllReduce{in_.data(), out_.data(), bytes / sizeof(float), DataType::f32, ReduceOp::sum}, {member_->rank(), member_->rank_count()});
-  return call ? member_->start(std::move(*call)).wait() : call.status();
-}
-
-Status Circle::time(std::uint64_t bytes, int operations, std::vector<double>& seconds) {
-  const auto start = Clock::now();
-  for (int i = 0; i < operations; ++i)
-    if (Status status = all_reduce(bytes); !status) return status;
-  seconds.push_back(seconds_since(start) / operations);
-  return {};
-}
-
-Status Circle::round(Samples& samples) {
-  if (Status s = time(kDirectBytes, kSmallOperations, samples.direct); !s) return s;
-  if (Status s = time(kRoundsBytes, kSmallOperations, samples.rounds); !s) return s;
-  return time(kLargeBytes, kLargeOperations, samples.large);
-}
-
-Status Circle::slowest(double& seconds) {
-  const double own = seconds;
-  auto call = prepare(AllReduce{&own, &seconds, 1, DataType::f64, ReduceOp::max}, {member_->rank(), member_->rank_count()});
-  return call ? member_->start(std::move(*call)).wait() : call.status();
+Status LinkProbe::round(Samples& samples) {
+  if (Status s = circle_.time(kDirectBytes, kSmallOperations, samples.direct); !s) return s;
+  if (Status s = circle_.time(kRoundsBytes, kSmallOperations, samples.rounds); !s) return s;
+  return circle_.time(kLargeBytes, kLargeOperations, samples.large);
 }
 
 // For as long as the budget lasts, on the slowest rank's clock. So quick rounds count more than slow ones: after a start the
 // kernel needs a while to give each rank a core of its own.
-Status Circle::measure(double gamma, double crowding, LinkFigures& out) {
+Status LinkProbe::measure(double gamma, double crowding, LinkFigures& out) {
   Samples samples;
   if (Status s = round(samples); !s) return s;       // connects
   samples = {};
@@ -127,14 +80,14 @@ Status Circle::measure(double gamma, double crowding, LinkFigures& out) {
   for (double spent = 0; spent < kBudget || samples.large.size() < kLeastRounds;) {
     if (Status s = round(samples); !s) return s;
     spent = seconds_since(start);
-    if (Status s = slowest(spent); !s) return s;
+    if (Status s = circle_.slowest({&spent, 1}); !s) return s;
   }
   out = bounded(solve(samples, gamma, crowding));
   return {};
 }
 
 // The planner's model, backwards.
-LinkFigures Circle::solve(const Samples& samples, double gamma, double crowding) {
+LinkFigures LinkProbe::solve(const Samples& samples, double gamma, double crowding) {
   const Planner::Card direct = card("direct"), rounds = card(in_rounds_), large = card("two_shot");
   const double t_direct = median(samples.direct) / crowding, t_rounds = median(samples.rounds) / crowding, t_large = (crowding > 1 ? median(samples.large) : lower_quartile(samples.large)) / crowding;
   const BorderPrice& assumed = planner_.prices().borders.back();
@@ -155,6 +108,60 @@ LinkFigures Circle::solve(const Samples& samples, double gamma, double crowding)
   out.beta = rest / (double(kLargeBytes) * leaving);
   return out;
 }
+
+// Candidates of one size take turns until its share of time is spent.
+Status try_size(Circle& circle, std::uint64_t bytes, const std::vector<Plan>& candidates, std::vector<Trial>& out) {
+  const double predicted = candidates.front().seconds;
+  const int operations = std::clamp(int(kTurn / predicted), 1, kSmallOperations);
+  std::vector<std::vector<double>> samples(candidates.size());
+  const auto start = Clock::now();
+  double spent = 0;
+  for (std::size_t rounds = 0; spent < kTrialBudget || rounds < kLeastRounds; ++rounds) {
+    for (std::size_t i = 0; i < candidates.size(); ++i)
+      if (Status s = circle.time(bytes + i * sizeof(float), operations, samples[i]); !s) return s;
+    spent = seconds_since(start);
+    if (Status s = circle.slowest({&spent, 1}); !s) return s;
+  }
+  std::vector<double> seconds;
+  for (const auto& of_one : samples) seconds.push_back(median(of_one));
+  if (Status s = circle.slowest(seconds); !s) return s;
+  for (std::size_t i = 0; i < candidates.size(); ++i) out.push_back({std::string(candidates[i].generator->name()), bytes, seconds[i]});
+  return {};
+}
+
+}  // namespace
+
+// What is predicted to take too long for its share of time is left to the model.
+Result<Trials> try_candidates(const Member& member, const Prices& prices) {
+  std::vector<int> ranks(std::size_t(member.rank_count()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  Planner planner({}, false, prices);
+  std::vector<Rule> rules;
+  std::vector<std::pair<std::uint64_t, std::vector<Plan>>> contests;
+  Question question;
+  question.request = {Collective::all_reduce, int(ranks.size()), 0, false, {}};
+  for (const std::uint64_t bytes : kTrialSizes) {
+    question.bytes = bytes;
+    auto plans = planner.plans(question);
+    if (!plans) return plans.status();
+    std::erase_if(*plans, [limit = plans->front().seconds * kTrialNearness](const Plan& plan) { return plan.seconds > limit; });
+    plans->resize(std::min(plans->size(), kMostTried));
+    if (plans->size() < 2 || plans->back().seconds * double(plans->size() * kLeastRounds) > 2 * kTrialBudget) continue;
+    for (std::size_t i = 0; i < plans->size(); ++i) {
+      const std::uint64_t own = bytes + i * sizeof(float);      // by size the circle tells them apart
+      rules.push_back(all_reduce_rule((*plans)[i].generator->name(), own, own + 1));
+    }
+    contests.emplace_back(bytes, std::move(*plans));
+  }
+  Trials out;
+  out.ranks = int(ranks.size());
+  Circle circle(member, member.id() + 3, ranks, Planner(std::move(rules), false, prices), kLargeBytes + kMostTried * sizeof(float));
+  for (const auto& [bytes, candidates] : contests)
+    if (Status s = try_size(circle, bytes, candidates, out.times); !s) return s;
+  return out;
+}
+
+namespace {
 
 // Seconds for each byte of operands.
 double reduction_seconds(std::vector<float>& a, const std::vector<float>& b, std::size_t floats, int times) {
@@ -193,6 +200,16 @@ Result<std::vector<Figures>> spread(Member& member, const Figures& own) {
 
 }  // namespace
 
+// One host without borders, and not too many.
+bool may_try(const std::vector<RankInfo>& ranks) {
+  return ranks.size() > 1 && int(ranks.size()) <= kMostTrialRanks && place_ranks(ranks, {}).levels.empty();
+}
+
+bool have_trials(const std::vector<RankInfo>& ranks) {
+  const std::uint64_t mark = ranks[0].figures.trials_mark;
+  return mark != 0 && std::all_of(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.figures.trials_mark == mark; });
+}
+
 Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settings) {
   Wanted wanted;
   const auto hosts = hosts_of(ranks);
@@ -208,6 +225,7 @@ Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settin
     wanted.within_hosts = wanted.within_hosts || !inside;
   }
   wanted.between_hosts = !network;
+  wanted.trials = may_try(ranks) && (wanted.within_hosts || !have_trials(ranks));
   return wanted;
 }
 
@@ -219,8 +237,8 @@ Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const 
   const std::vector<int>& neighbours = hosts.at(self.host_identity);
   const double crowding = std::max(1.0, double(neighbours.size()) / std::max(1, self.cores)), gamma = own.reduction->cached;
   if (wanted.within_hosts && neighbours.size() > 1) {
-    Circle circle(*member, member->id() + 1, neighbours, prices_of_equals(settings, crowding));
-    if (Status s = circle.measure(gamma, crowding, own.link(medium_within_hosts(settings), crowding > 1).emplace()); !s) return s;
+    LinkProbe links(*member, member->id() + 1, neighbours, prices_of_equals(settings, crowding));
+    if (Status s = links.measure(gamma, crowding, own.link(medium_within_hosts(settings), crowding > 1).emplace()); !s) return s;
   }
   std::vector<int> leaders;
   for (const auto& [host, members] : hosts) leaders.push_back(members.front());
@@ -229,8 +247,8 @@ Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const 
     Prices prices;
     prices.borders = {kHostBorder};
     prices.shares_writes = false;
-    Circle circle(*member, member->id() + 2, leaders, std::move(prices));
-    if (Status s = circle.measure(gamma, 1, own.link(Medium::network, false).emplace()); !s) return s;
+    LinkProbe links(*member, member->id() + 2, leaders, prices);
+    if (Status s = links.measure(gamma, 1, own.link(Medium::network, false).emplace()); !s) return s;
   }
   return spread(*member, own);
 }

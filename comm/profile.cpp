@@ -24,7 +24,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormat = 1;
+constexpr std::uint8_t kMarkFlag = 0x80;
+constexpr int kFormat = 2;
+constexpr double kMostTrialSeconds = 10;
 constexpr std::size_t kMostFileBytes = 64 << 10;   // of a profile; a larger file is something else
 
 bool within(double value, double least, double most) { return std::isfinite(value) && value >= least && value <= most; }
@@ -70,6 +72,23 @@ Status read_links(const Json& links, Figures& out) {
   return {};
 }
 
+// Throws Json::exception.
+Status read_trials(const Json& all, Profile& out) {
+  for (const Json& one : all) {
+    const auto name = one.at("over").get<std::string>();
+    const auto medium = std::find(std::begin(kMediumNames), std::end(kMediumNames), name);
+    if (medium == std::end(kMediumNames)) return Status(Code::invalid_argument, fmt::format("no link is called '{}'", name));
+    Trials trials{one.at("ranks").get<int>(), {}};
+    for (const Json& time : one.at("all_reduce"))
+      trials.times.push_back({time.at("algorithm").get<std::string>(), time.at("bytes").get<std::uint64_t>(), time.at("seconds").get<double>()});
+    const bool sane = trials.ranks > 1 && trials.ranks <= kMostTrialRanks && trials.times.size() <= kMostTrials &&
+                      std::all_of(trials.times.begin(), trials.times.end(), [](const Trial& t) { return t.bytes > 0 && within(t.seconds, kLeastSeconds, kMostTrialSeconds); });
+    if (!sane) return Status(Code::invalid_argument, "the times of trials are absurd");
+    out.keep(Medium(medium - std::begin(kMediumNames)), std::move(trials));
+  }
+  return {};
+}
+
 std::string read_whole(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostFileBytes, '\0');
@@ -108,6 +127,7 @@ Figures slower(const Figures& a, const Figures& b) {
   out.reduction = a.reduction ? a.reduction : b.reduction;
   if (a.reduction && b.reduction)
     out.reduction = ReductionFigures{std::max(a.reduction->cached, b.reduction->cached), std::max(a.reduction->memory, b.reduction->memory)};
+  out.trials_mark = a.trials_mark == b.trials_mark ? a.trials_mark : 0;
   return out;
 }
 
@@ -130,8 +150,10 @@ void encode(const Figures& figures, ByteWriter& to) {
     values.insert(values.end(), {link->alpha, link->message, link->beta});
   }
   if (figures.reduction) values.insert(values.end(), {figures.reduction->cached, figures.reduction->memory});
+  if (figures.trials_mark != 0) flags |= kMarkFlag;
   to.number(flags);
   for (const double value : values) to.number(std::bit_cast<std::uint64_t>(value));
+  if (figures.trials_mark != 0) to.number(figures.trials_mark);
 }
 
 Figures decode_figures(ByteReader& from) {
@@ -152,7 +174,19 @@ Figures decode_figures(ByteReader& from) {
     reduction.memory = value();
     if (plausible(reduction)) out.reduction = reduction;
   }
+  if (flags & kMarkFlag) out.trials_mark = from.number<std::uint64_t>();
   return out;
+}
+
+const Trials* Profile::find(Medium medium, int ranks) const {
+  const auto found = std::find_if(trials.begin(), trials.end(), [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == ranks; });
+  return found == trials.end() ? nullptr : &found->trials;
+}
+
+void Profile::keep(Medium medium, Trials of_ranks) {
+  std::erase_if(trials, [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == of_ranks.ranks; });
+  if (trials.size() == kMostKept) trials.erase(trials.begin());
+  trials.push_back({medium, std::move(of_ranks)});
 }
 
 MachineKey key_of_this_machine(const Settings& settings) {
@@ -176,7 +210,8 @@ std::string profile_path(const std::string& folder, const MachineKey& key) {
   return fmt::format("{}/profile-{:016x}.json", folder, hash);
 }
 
-std::string profile_text(const MachineKey& key, const Figures& figures) {
+std::string profile_text(const MachineKey& key, const Profile& profile) {
+  const Figures& figures = profile.figures;
   Json links = Json::object();
   for (int medium = 0; medium < kMediumCount; ++medium)
     for (int crowded = 0; crowded < 2; ++crowded)
@@ -185,11 +220,17 @@ std::string profile_text(const MachineKey& key, const Figures& figures) {
   Json json{{"format", kFormat}, {"machine", json_of(key)}, {"links", links}};
   if (figures.reduction)
     json["reduction"] = {{"cached_s_per_byte", figures.reduction->cached}, {"memory_s_per_byte", figures.reduction->memory}};
+  for (const auto& [medium, trials] : profile.trials) {
+    Json times = Json::array();
+    for (const Trial& t : trials.times) times.push_back({{"algorithm", t.algorithm}, {"bytes", t.bytes}, {"seconds", t.seconds}});
+    json["trials"].push_back({{"over", kMediumNames[std::size_t(medium)]}, {"ranks", trials.ranks}, {"all_reduce", times}});
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Result<Figures> parse_profile(const std::string& text, const MachineKey& key) {
-  Figures out;
+Result<Profile> parse_profile(const std::string& text, const MachineKey& key) {
+  Profile profile;
+  Figures& out = profile.figures;
   try {
     const Json json = Json::parse(text);
     if (json.at("format").get<int>() != kFormat) return Status(Code::invalid_argument, "it has another format");
@@ -200,29 +241,31 @@ Result<Figures> parse_profile(const std::string& text, const MachineKey& key) {
       out.reduction = ReductionFigures{reduction.at("cached_s_per_byte").get<double>(), reduction.at("memory_s_per_byte").get<double>()};
       if (!plausible(*out.reduction)) return Status(Code::invalid_argument, "the figures of reductions are absurd");
     }
+    if (json.contains("trials"))
+      if (Status status = read_trials(json.at("trials"), profile); !status) return status;
   } catch (const Json::exception& error) {
     return Status(Code::invalid_argument, fmt::format("it is damaged ({})", error.what()));
   }
-  return out;
+  return profile;
 }
 
-Figures read_profile(const std::string& folder, const MachineKey& key) {
+Profile read_profile(const std::string& folder, const MachineKey& key) {
   if (folder.empty()) return {};
   const std::string path = profile_path(folder, key);
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
-  auto figures = parse_profile(read_whole(path), key);
-  if (figures) return *figures;
-  log::write_once(log::Level::warning, fmt::format("the profile {} is not used: {}; the machine is measured anew", path, figures.status().text()));
+  auto profile = parse_profile(read_whole(path), key);
+  if (profile) return *profile;
+  log::write_once(log::Level::warning, fmt::format("the profile {} is not used: {}; the machine is measured anew", path, profile.status().text()));
   return {};
 }
 
-Status write_profile(const std::string& folder, const MachineKey& key, const Figures& figures) {
+Status write_profile(const std::string& folder, const MachineKey& key, const Profile& profile) {
   if (folder.empty()) return Status(Code::network, "neither XDG_CACHE_HOME nor HOME is set");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return Status(Code::network, fmt::format("cannot make {}: {}", folder, error.message()));
-  const std::string path = profile_path(folder, key), text = profile_text(key, figures);
+  const std::string path = profile_path(folder, key), text = profile_text(key, profile);
   std::string temporary = path + ".XXXXXX";
   const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return cannot("make", temporary);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/trials.h"
 #include "comm/wire_bytes.h"
 #include "core/config.h"
 
@@ -32,6 +33,7 @@ struct ReductionFigures {
 struct Figures {
   std::array<std::array<std::optional<LinkFigures>, 2>, kMediumCount> links;   // by Medium, and crowded or not
   std::optional<ReductionFigures> reduction;
+  std::uint64_t trials_mark = 0;     // mark_of the trials that this rank has of a world like this one; 0: none
   bool operator==(const Figures&) const = default;
 
   std::optional<LinkFigures>& link(Medium medium, bool crowded) { return links[std::size_t(medium)][crowded]; }
@@ -53,10 +55,26 @@ Figures slower(const Figures& a, const Figures& b);
 // `over` where it has something, else `under`.
 Figures overlaid(Figures under, const Figures& over);
 
-inline constexpr std::size_t kMaxFiguresBytes = 1 + (kMediumCount * 2 * 3 + 2) * 8;
+inline constexpr std::size_t kMaxFiguresBytes = 1 + (kMediumCount * 2 * 3 + 2 + 1) * 8;
 void encode(const Figures& figures, ByteWriter& to);
 // Implausible ones are left out.
 Figures decode_figures(ByteReader& from);
+
+// All that a file holds.
+struct Profile {
+  Figures figures;                   // without a mark
+  struct OfRanks {
+    Medium medium = Medium::memory;
+    Trials trials;
+    bool operator==(const OfRanks&) const = default;
+  };
+  std::vector<OfRanks> trials;       // one for each medium and number of ranks
+  bool operator==(const Profile&) const = default;
+
+  const Trials* find(Medium medium, int ranks) const;     // nullptr: none
+  void keep(Medium medium, Trials of_ranks);              // in place of those of the same; at most kMostKept, the oldest go
+};
+inline constexpr std::size_t kMostKept = 12;
 
 // What a profile holds for: another processor, kernel or version, or settings that change the wires, need one of their own.
 struct MachineKey {
@@ -69,12 +87,12 @@ MachineKey key_of_this_machine(const Settings& settings);
 // $XDG_CACHE_HOME/tutti, else $HOME/.cache/tutti, else "": profiles are not kept.
 std::string profile_folder();
 std::string profile_path(const std::string& folder, const MachineKey& key);
-std::string profile_text(const MachineKey& key, const Figures& figures);
+std::string profile_text(const MachineKey& key, const Profile& profile);
 // invalid_argument: damaged, of another machine, absurd; says which.
-Result<Figures> parse_profile(const std::string& text, const MachineKey& key);
+Result<Profile> parse_profile(const std::string& text, const MachineKey& key);
 // Empty when there is none, or none that can be believed (with a warning, once).
-Figures read_profile(const std::string& folder, const MachineKey& key);
+Profile read_profile(const std::string& folder, const MachineKey& key);
 // By renaming: readers see the old file or the new one. network: cannot be written; nobody needs to fail because of it.
-Status write_profile(const std::string& folder, const MachineKey& key, const Figures& figures);
+Status write_profile(const std::string& folder, const MachineKey& key, const Profile& profile);
 
 }  // namespace tutti::comm

@@ -96,9 +96,10 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::st
   int ranks = asked.ranks;
   if (ranks == 0) ranks = asked.hosts * (gpus > 1 ? gpus : file.empty() ? std::max(2, read_host_facts().cores) : std::max(2, int(machine->all(topology::VertexKind::core).size())));
   // What was measured is of this machine.
-  const comm::Figures figures = file.empty() ? comm::read_profile(comm::profile_folder(), comm::key_of_this_machine(*settings)) : comm::Figures{};
-  auto placed = comm::place_on(*machine, ranks, asked.hosts, *settings, figures);
+  const comm::Profile profile = file.empty() ? comm::read_profile(comm::profile_folder(), comm::key_of_this_machine(*settings)) : comm::Profile{};
+  auto placed = comm::place_on(*machine, ranks, asked.hosts, *settings, profile.figures);
   if (!placed) return placed.status();
+  if (const auto* trials = profile.find(comm::medium_within_hosts(*settings), ranks); trials && asked.hosts == 1) placed->placement.prices.trials = *trials;
   where = fmt::format("{} rank{} on {} host{} ({}s of {})", ranks, ranks == 1 ? "" : "s", asked.hosts, asked.hosts == 1 ? "" : "s", placed->device,
                       file.empty() ? "this machine" : file);
   auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
@@ -136,7 +137,7 @@ std::string explanation_text(const comm::Explanation& e, const std::string& wher
     std::string over;
     for (const int h : c.hops) over += fmt::format("{}{}", over.empty() ? "" : " + ", h);
     text += fmt::format("{} {:<20} {:>6} {:>12}  {:<{}}  {:>12}{}\n", i == 0 ? '*' : ' ', c.algorithm, c.steps, c.bytes_on_wire, over, title.size(),
-                        time_text(c.predicted_us), c.simulated_us ? fmt::format("  simulated {}", time_text(*c.simulated_us)) : "");
+                        time_text(c.predicted_us), (c.measured_us ? fmt::format("  measured {}", time_text(*c.measured_us)) : "") + (c.simulated_us ? fmt::format("  simulated {}", time_text(*c.simulated_us)) : ""));
   }
   std::string prices;
   for (std::size_t i = 0; i < e.borders.size(); ++i) prices += fmt::format("{}{} {}", i ? ", " : "", e.borders[i], e.measured[i] ? "measured" : "assumed");

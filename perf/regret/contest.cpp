@@ -139,7 +139,7 @@ class Contest {
   const Seat& seat_;
   const algorithms::Request request_;
   std::shared_ptr<comm::Member> world_;
-  std::uint32_t next_communicator_ = 2;      // the same on all ranks; nothing is split here
+  std::uint32_t next_communicator_ = 16;     // the same on all ranks; nothing is split here
   std::vector<Candidate> candidates_;
   std::vector<float> in_, out_;
 };

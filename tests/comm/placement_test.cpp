@@ -83,5 +83,42 @@ TEST(Placement, PlanningIsQuick) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2)) << "a hundred new sizes";
 }
 
+// Predictions say direct; a clock says that two_shot is faster at 128 KB, and that whoever was not tried is as slow as they are.
+TEST(Planner, TrialsDecideNearTheirSize) {
+  Prices prices;
+  Planner assumed({}, false, prices);
+  Question question;
+  question.request.rank_count = 4;
+  question.bytes = 128 << 10;
+  const auto predicted = *assumed.plans(question);
+  ASSERT_GT(predicted.size(), 2u);
+  const std::string first(predicted[0].generator->name()), second(predicted[1].generator->name());
+  prices.trials = {4, {{first, 128 << 10, 3 * predicted[0].seconds}, {second, 128 << 10, 2 * predicted[0].seconds}}};
+  Planner tried({}, false, prices);
+  const auto plans = *tried.plans(question);
+  EXPECT_EQ(plans[0].generator->name(), second);
+  EXPECT_EQ(plans[0].reason, "lowest measured time");
+  EXPECT_DOUBLE_EQ(*plans[0].measured, 2 * predicted[0].seconds);
+  for (const std::uint64_t bytes : {64u << 10, 100u << 10, (256u << 10) - 4}) {
+    question.bytes = bytes;
+    EXPECT_TRUE(tried.plans(question)->front().measured) << bytes;
+  }
+  const auto order = [](const std::vector<Plan>& list) {
+    std::vector<std::string_view> names;
+    for (const Plan& plan : list) names.push_back(plan.generator->name());
+    return names;
+  };
+  const auto as_predicted = [&](const Question& q) { return order(*tried.plans(q)) == order(*assumed.plans(q)); };
+  for (const std::uint64_t bytes : {std::uint64_t(8), std::uint64_t(256) << 10, std::uint64_t(64) << 20}) {
+    question.bytes = bytes;
+    EXPECT_TRUE(as_predicted(question)) << bytes;
+  }
+  question.bytes = 128 << 10;
+  question.request.rank_count = 5;
+  EXPECT_TRUE(as_predicted(question));
+  question.request = {Collective::all_gather, 4};
+  EXPECT_TRUE(as_predicted(question));
+}
+
 }  // namespace
 }  // namespace tutti::comm

@@ -30,6 +30,13 @@ Figures some_figures() {
   return f;
 }
 
+Profile some_profile() {
+  Profile profile{some_figures(), {}};
+  profile.keep(Medium::memory, {4, {{"direct", 128 << 10, 1.5e-4}, {"two_shot", 128 << 10, 1.25e-4}, {"direct", 512 << 10, 8e-4}}});
+  profile.keep(Medium::sockets, {2, {}});
+  return profile;
+}
+
 class ProfileFile : public testing::Test {
  protected:
   ProfileFile() : folder_(testing::TempDir() + "/profile-" + std::to_string(::getpid())) { std::filesystem::remove_all(folder_); }
@@ -38,17 +45,19 @@ class ProfileFile : public testing::Test {
 };
 
 TEST_F(ProfileFile, IsReadAsItWasWrittenAndLeavesNothingElse) {
-  ASSERT_TRUE(write_profile(folder_ + "/deep", some_key(), some_figures()).ok());
-  EXPECT_EQ(read_profile(folder_ + "/deep", some_key()), some_figures());
-  Figures other = some_figures();
-  other.link(Medium::network, false) = LinkFigures{1e-5, 1e-6, 1e-9};
+  ASSERT_TRUE(write_profile(folder_ + "/deep", some_key(), some_profile()).ok());
+  EXPECT_EQ(read_profile(folder_ + "/deep", some_key()), some_profile());
+  Profile other = some_profile();
+  other.figures.link(Medium::network, false) = LinkFigures{1e-5, 1e-6, 1e-9};
+  other.keep(Medium::memory, {4, {{"ring", 2048, 1e-5}}});
+  EXPECT_EQ(other.trials.size(), 2u);
   ASSERT_TRUE(write_profile(folder_ + "/deep", some_key(), other).ok());
   EXPECT_EQ(read_profile(folder_ + "/deep", some_key()), other);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ + "/deep"), {}), 1);
 }
 
 TEST_F(ProfileFile, OfAnotherMachineIsNotRead) {
-  ASSERT_TRUE(write_profile(folder_, some_key(), some_figures()).ok());
+  ASSERT_TRUE(write_profile(folder_, some_key(), some_profile()).ok());
   MachineKey others[] = {some_key(), some_key(), some_key(), some_key(), some_key()};
   others[0].processor += "2";
   others[1].kernel = "6.2";
@@ -56,19 +65,19 @@ TEST_F(ProfileFile, OfAnotherMachineIsNotRead) {
   others[3].settings = "crc false";
   others[4].cores = 4;
   for (const MachineKey& key : others) {
-    EXPECT_EQ(read_profile(folder_, key), Figures{});
+    EXPECT_EQ(read_profile(folder_, key), Profile{});
     // Nor when it lies where that machine's would.
-    EXPECT_THAT(parse_profile(profile_text(some_key(), some_figures()), key).status().text(), HasSubstr("another machine"));
+    EXPECT_THAT(parse_profile(profile_text(some_key(), some_profile()), key).status().text(), HasSubstr("another machine"));
   }
 }
 
 TEST_F(ProfileFile, DamageIsToldAndIgnored) {
-  const std::string whole = profile_text(some_key(), some_figures());
+  const std::string whole = profile_text(some_key(), some_profile());
   for (std::size_t size = 0; size + 2 < whole.size(); ++size) EXPECT_FALSE(parse_profile(whole.substr(0, size), some_key()).ok()) << size;
   std::filesystem::create_directories(folder_);
   std::ofstream(profile_path(folder_, some_key())) << whole.substr(0, whole.size() / 2);
   testing::internal::CaptureStderr();
-  EXPECT_EQ(read_profile(folder_, some_key()), Figures{});
+  EXPECT_EQ(read_profile(folder_, some_key()), Profile{});
   const std::string told = testing::internal::GetCapturedStderr();
   EXPECT_THAT(told, HasSubstr("is damaged"));
   EXPECT_THAT(told, HasSubstr("measured anew"));
@@ -76,25 +85,27 @@ TEST_F(ProfileFile, DamageIsToldAndIgnored) {
 }
 
 TEST_F(ProfileFile, BytesChangedAtRandomNeverGiveAbsurdFigures) {
-  const std::string whole = profile_text(some_key(), some_figures());
+  const std::string whole = profile_text(some_key(), some_profile());
   std::mt19937 random(7);
   int read = 0;
   for (int trial = 0; trial < 3000; ++trial) {
     std::string text = whole;
     for (int changes = 1 + int(random() % 3); changes > 0; --changes) text[random() % text.size()] = "0123456789eE.-+\"{}[],: \0x"[random() % 25];
-    const auto figures = parse_profile(text, some_key());
-    if (!figures) continue;
+    const auto profile = parse_profile(text, some_key());
+    if (!profile) continue;
     ++read;
-    for (const auto& medium : figures->links)
+    for (const auto& medium : profile->figures.links)
       for (const auto& link : medium) EXPECT_TRUE(!link || plausible(*link));
-    EXPECT_TRUE(!figures->reduction || plausible(*figures->reduction));
+    EXPECT_TRUE(!profile->figures.reduction || plausible(*profile->figures.reduction));
+    for (const auto& [medium, trials] : profile->trials)
+      for (const Trial& time : trials.times) EXPECT_TRUE(time.seconds > 0 && time.seconds <= 10 && time.bytes > 0);
   }
   EXPECT_GT(read, 0);
 }
 
 TEST_F(ProfileFile, AbsurdFiguresMakeTheFileUnusable) {
   const auto status_with = [](const char* from, const char* to) {
-    std::string text = profile_text(some_key(), some_figures());
+    std::string text = profile_text(some_key(), some_profile());
     const std::size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     return parse_profile(text.replace(at, std::string(from).size(), to), some_key()).status();
@@ -104,14 +115,16 @@ TEST_F(ProfileFile, AbsurdFiguresMakeTheFileUnusable) {
   EXPECT_THAT(status_with("\"alpha_s\": 3e-07", "\"alpha_s\": 5").text(), HasSubstr("memory are absurd"));
   EXPECT_THAT(status_with("\"cached_s_per_byte\": 5e-12", "\"cached_s_per_byte\": 1").text(), HasSubstr("reductions are absurd"));
   EXPECT_THAT(status_with("\"memory\": {", "\"pigeons\": {").text(), HasSubstr("pigeons"));
-  EXPECT_THAT(status_with("\"format\": 1", "\"format\": 2").text(), HasSubstr("format"));
+  EXPECT_THAT(status_with("\"format\": 2", "\"format\": 1").text(), HasSubstr("format"));
+  EXPECT_THAT(status_with("\"seconds\": 0.00015", "\"seconds\": -1").text(), HasSubstr("trials are absurd"));
+  EXPECT_THAT(status_with("\"over\": \"memory\"", "\"over\": \"pigeons\"").text(), HasSubstr("pigeons"));
 }
 
 TEST_F(ProfileFile, AFolderThatCannotBeIsAStatus) {
   std::ofstream(folder_) << "a file";
-  EXPECT_FALSE(write_profile(folder_, some_key(), some_figures()).ok());
-  EXPECT_FALSE(write_profile("", some_key(), some_figures()).ok());
-  EXPECT_EQ(read_profile(folder_, some_key()), Figures{});
+  EXPECT_FALSE(write_profile(folder_, some_key(), some_profile()).ok());
+  EXPECT_FALSE(write_profile("", some_key(), some_profile()).ok());
+  EXPECT_EQ(read_profile(folder_, some_key()), Profile{});
 }
 
 TEST(Figures, TravelAndAreCheckedOnArrival) {
@@ -211,6 +224,28 @@ TEST(MergedFigures, AreTheSlowestWherePresentAndSayThatTheyAreMeasured) {
   EXPECT_EQ(prices.borders.front().alpha, kHostBorder.alpha);
 }
 
+// Ranks of one host without borders; all know the same trials, or nobody uses any.
+TEST(Wanted, TrialsAreUsedWhereAllHaveTheSame) {
+  std::vector<RankInfo> ranks(4);
+  for (int r = 0; r < 4; ++r) {
+    RankInfo& info = ranks[std::size_t(r)];
+    info.rank = r, info.cores = 8, info.host_identity = 7, info.package = info.numa = 0;
+    info.figures.reduction = ReductionFigures{1e-11, 1e-11};
+    info.figures.link(Medium::memory, false) = LinkFigures{1e-6, 1e-7, 1e-10};
+  }
+  EXPECT_FALSE(wanted_figures(ranks, {}).links());
+  EXPECT_TRUE(wanted_figures(ranks, {}).trials);
+  const Trials trials = *some_profile().find(Medium::memory, 4);
+  for (RankInfo& r : ranks) r.figures.trials_mark = mark_of(trials);
+  EXPECT_FALSE(wanted_figures(ranks, {}).trials);
+  Trials other = trials;
+  other.times[1].seconds *= 1.001;
+  ranks[2].figures.trials_mark = mark_of(other);
+  EXPECT_TRUE(wanted_figures(ranks, {}).trials);
+  ranks[3].host_identity = 8;
+  EXPECT_FALSE(wanted_figures(ranks, {}).trials) << "two hosts";
+}
+
 TEST(Wanted, IsWhatNoRankOfAHostKnows) {
   std::mt19937 random(1);
   std::vector<RankInfo> ranks = random_ranks(random);
@@ -224,13 +259,13 @@ TEST(Wanted, IsWhatNoRankOfAHostKnows) {
   EXPECT_TRUE(wanted_figures(ranks, {}).within_hosts) << "the other host";
   EXPECT_FALSE(wanted_figures(ranks, {}).between_hosts);
   ranks[3].figures = full;
-  EXPECT_FALSE(wanted_figures(ranks, {}).any());
+  EXPECT_FALSE(wanted_figures(ranks, {}).links());
   for (RankInfo& r : ranks) r.cores = 2;
   EXPECT_TRUE(wanted_figures(ranks, {}).within_hosts) << "crowded now";
   for (RankInfo& r : ranks) r.host_identity = std::uint64_t(r.rank), r.figures = {};
   EXPECT_FALSE(wanted_figures(ranks, {}).within_hosts) << "one rank a host";
   ranks.resize(1);
-  EXPECT_FALSE(wanted_figures(ranks, {}).any());
+  EXPECT_FALSE(wanted_figures(ranks, {}).links());
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+#pragma once
+// Circle: some ranks of the world on a communicator of their own, which time all_reduces among themselves. All of them do the same.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/planner.h"
+
+namespace tutti::comm {
+
+class Member;
+
+class Circle {
+ public:
+  // `id`: the same on its ranks, and no other communicator's. Vectors are f32, up to `most_bytes`.
+  Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, Planner planner, std::size_t most_bytes);
+  ~Circle();
+  Circle(const Circle&) = delete;
+  Circle& operator=(const Circle&) = delete;
+
+  // So many in a row; adds the seconds of one to the samples. Errors as of the operation.
+  Status time(std::uint64_t bytes, int operations, std::vector<double>& samples);
+  // Each becomes that of the rank where it is largest.
+  Status slowest(std::span<double> seconds);
+
+ private:
+  std::shared_ptr<Member> member_;
+  std::vector<float> in_, out_;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start);
+double at_share(std::vector<double> samples, double share);     // 0.5: the median. At least one sample
+// A rule for all_reduces of from <= bytes < to.
+Rule all_reduce_rule(std::string_view algorithm, std::uint64_t from, std::uint64_t to);
+
+}  // namespace tutti::comm

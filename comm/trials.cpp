@@ -1,0 +1,31 @@
+#include "comm/trials.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tutti::comm {
+
+std::optional<std::uint64_t> trial_size(const Trials& trials, std::uint64_t bytes) {
+  for (const Trial& trial : trials.times)
+    if (bytes >= trial.bytes / 2 && bytes < 2 * trial.bytes) return trial.bytes;
+  return std::nullopt;
+}
+
+std::uint64_t mark_of(const Trials& trials) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;      // FNV-1a, by words and letters
+  const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3ull; };
+  mix(std::uint64_t(trials.ranks));
+  for (const Trial& t : trials.times) {
+    for (const char c : t.algorithm) mix(std::uint8_t(c));
+    mix(t.bytes);
+    mix(std::bit_cast<std::uint64_t>(t.seconds));
+  }
+  return hash == 0 ? 1 : hash;
+}
+
+const Trial* find_trial(const Trials& trials, std::string_view algorithm, std::uint64_t bytes) {
+  const auto found = std::find_if(trials.times.begin(), trials.times.end(), [&](const Trial& t) { return t.algorithm == algorithm && t.bytes == bytes; });
+  return found == trials.times.end() ? nullptr : &*found;
+}
+
+}  // namespace tutti::comm

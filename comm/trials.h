@@ -1,0 +1,37 @@
+#pragma once
+// Trials: how long all_reduces of a few sizes took among all ranks of one host, of those algorithms whose predictions lie close
+// together. Where the model is wrong by a little, a clock decides. A value; probe.h takes the times, profile.h keeps them.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::comm {
+
+struct Trial {
+  std::string algorithm;
+  std::uint64_t bytes = 0;      // of the vector
+  double seconds = 0;           // of the slowest rank, the median of its times
+  bool operator==(const Trial&) const = default;
+};
+
+struct Trials {
+  int ranks = 0;
+  std::vector<Trial> times;
+  bool operator==(const Trials&) const = default;
+};
+
+inline constexpr std::uint64_t kTrialSizes[] = {128, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
+inline constexpr double kTrialNearness = 1.6;     // predictions up to this many times the best are tried
+inline constexpr std::size_t kMostTried = 4;      // algorithms for one size
+inline constexpr int kMostTrialRanks = 64;
+inline constexpr std::size_t kMostTrials = 32;    // of one Trials
+
+// The size that was tried and speaks for this one: at least half of it, less than twice. nullopt: none.
+std::optional<std::uint64_t> trial_size(const Trials& trials, std::uint64_t bytes);
+// Equal on ranks that have equal ones; never 0.
+std::uint64_t mark_of(const Trials& trials);
+const Trial* find_trial(const Trials& trials, std::string_view algorithm, std::uint64_t bytes);   // nullptr: not tried
+
+}  // namespace tutti::comm
