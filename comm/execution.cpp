@@ -165,15 +165,24 @@ bool Execution::retry() {
   return moved_ != before;
 }
 
+// What all wires of a send can carry at once; 0: one of them is not there yet.
+std::uint64_t Execution::segment_for(const Step& step, std::uint64_t bytes) const {
+  std::uint64_t segment = binding_.segment_limit ? binding_.segment_limit : ~std::uint64_t(0);
+  for (const int peer : step.peers) {
+    const Wire& wire = wires_[std::size_t(peer)];
+    if (!wire.connection) return 0;
+    segment = std::min<std::uint64_t>(segment, wire.transport->segment_bytes(bytes));
+  }
+  return segment;
+}
+
 void Execution::run_send(std::uint32_t index, std::uint64_t limit) {
   State& s = states_[index];
   const Step& step = program_->steps[index].step;
   while (s.submitted < s.bytes) {
     if (s.segment == 0) {
-      const Wire& wire = wires_[std::size_t(step.peers[0])];
-      if (!wire.connection) return block(index);
-      std::uint64_t segment = wire.transport->segment_bytes(s.bytes);
-      if (binding_.segment_limit) segment = std::min(segment, binding_.segment_limit);
+      std::uint64_t segment = segment_for(step, s.bytes);
+      if (segment == 0) return block(index);
       // Elements stay whole, whatever TUTTI_SEGMENT says.
       if (segment < s.bytes - s.submitted) segment = std::max<std::uint64_t>(segment / kMaxElement * kMaxElement, kMaxElement);
       segment = std::max(kWhole, segment / kWhole * kWhole);

@@ -106,6 +106,7 @@ class Execution {
   void advance(std::uint32_t step);
   bool run(std::uint32_t step);
   bool misses(std::uint32_t index, std::uint32_t position) const;
+  std::uint64_t segment_for(const algorithms::Step& step, std::uint64_t bytes) const;
   void run_send(std::uint32_t index, std::uint64_t limit);
   bool send_segment(std::uint32_t index);
   bool first_on_lane(std::uint32_t index, std::uint32_t position) const;

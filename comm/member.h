@@ -32,6 +32,7 @@ class Member : public std::enable_shared_from_this<Member> {
   int rank_count() const { return int(world_ranks_.size()); }
   int local_rank() const;
   int local_rank_count() const;
+  const std::vector<std::vector<int>>& levels() const { return levels_; }
   std::uint32_t id() const { return id_; }
   const std::shared_ptr<Engine>& engine() const { return engine_; }
 

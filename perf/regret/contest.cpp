@@ -29,7 +29,7 @@ struct Candidate {
 
 class Contest {
  public:
-  explicit Contest(const Seat& seat) : seat_(seat), request_{Collective::all_reduce, seat.ranks, 0, false, {}} {}
+  explicit Contest(const Seat& seat) : seat_(seat) {}
 
   ~Contest() {
     for (Candidate& c : candidates_) c.ranks->destroy(std::chrono::milliseconds(0));
@@ -40,9 +40,11 @@ class Contest {
     setenv("TUTTI_TRANSPORT", seat_.transport.c_str(), 1);
     Options options;
     options.job_key = seat_.key;
-    auto joined = comm::join_at(seat_.rank, seat_.ranks, seat_.address, options);
+    auto joined = seat_.address.empty() ? comm::join_from_environment(options) : comm::join_at(seat_.rank, seat_.ranks, seat_.address, options);
     if (!joined) return joined.status();
     world_ = std::move(joined).value();
+    request_.rank_count = seat_.ranks;
+    request_.levels = world_->levels();
     for (const auto* generator : algorithms::generators()) {
       const std::string name(generator->name());
       if (generator->refusal(request_).empty() && first_alike(name) == name) candidates_.push_back({name, among_all(name), {}, false});
@@ -76,7 +78,7 @@ class Contest {
       }
       if (round + 1 == kTrialRounds) give_up(choice);
     }
-    point = {seat_.transport, seat_.ranks, bytes, choice, {}};
+    point = {seat_.label, seat_.ranks, bytes, choice, {}};
     for (const Candidate& c : candidates_) point.times.push_back({c.algorithm, c.us});
     return {};
   }
@@ -97,8 +99,8 @@ class Contest {
     std::iota(everyone.begin(), everyone.end(), 0);
     const auto& engine = world_->engine();
     const auto held = engine->lock();
-    auto made = std::make_shared<comm::Member>(engine, next_communicator_++, std::move(everyone), seat_.rank, std::vector<std::vector<int>>{},
-                                               comm::Planner({rule}, false, {}));
+    auto made = std::make_shared<comm::Member>(engine, next_communicator_++, std::move(everyone), seat_.rank, world_->levels(),
+                                               comm::Planner({rule}, false, comm::Prices{std::vector<comm::BorderPrice>(request_.levels.size() + 1)}));
     engine->add_member(made);
     return made;
   }
@@ -137,7 +139,7 @@ class Contest {
   }
 
   const Seat& seat_;
-  const algorithms::Request request_;
+  algorithms::Request request_;
   std::shared_ptr<comm::Member> world_;
   std::uint32_t next_communicator_ = 16;     // the same on all ranks; nothing is split here
   std::vector<Candidate> candidates_;

@@ -14,7 +14,8 @@ namespace tutti::perf::regret {
 
 struct Seat {
   int rank = 0, ranks = 1;
-  std::string transport, address, key;
+  std::string transport, label;            // of TUTTI_TRANSPORT; what points call it
+  std::string address, key;                // empty address: as the launcher's environment says
 };
 
 // Joins the world and gives each algorithm a communicator of its own on the same engine: engines side by side would take each

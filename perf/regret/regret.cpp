@@ -20,8 +20,8 @@ struct Wish {
   std::vector<int> ranks{2, 4};
   std::size_t from = 8, to = 64u << 20, factor = 4;
   int rounds = 12;
-  bool check = false, details = false;
-  std::string json;
+  bool check = false, details = false, launched = false;
+  std::string json, label;
   int member_fd = -1, points_fd = -1;      // in the ranks
 };
 
@@ -32,9 +32,34 @@ std::vector<std::size_t> sizes_of(const Wish& wish) {
   return out;
 }
 
+Seat seat_of(const Wish& wish, const Environment& environment) {
+  const std::string& transport = wish.transports.front();
+  return {std::stoi(environment.at("TUTTI_RANK")), std::stoi(environment.at("TUTTI_RANK_COUNT")), transport, wish.label.empty() ? transport : wish.label, {}, {}};
+}
+
+// One of the ranks that `tutti run` has started; rank 0 tells.
+int run_launched(const Wish& wish, const Environment& environment) {
+  if (!environment.contains("TUTTI_RANK") || !environment.contains("TUTTI_RANK_COUNT"))
+    return fmt::print(stderr, "regret: --launched wants to be started by tutti run: TUTTI_RANK is not set\n"), kExitUsage;
+  const Seat seat = seat_of(wish, environment);
+  std::vector<Point> points;
+  if (seat.rank == 0) std::fputs(table_head().c_str(), stdout);
+  const Status status = run_contest(seat, sizes_of(wish), wish.rounds, [&](const Point& point) {
+    if (seat.rank != 0) return;
+    std::fputs(table_row(point).c_str(), stdout);
+    if (wish.details) fmt::print("  {}\n", details(point));
+    std::fflush(stdout);
+    points.push_back(point);
+  });
+  if (!status.ok()) return fmt::print(stderr, "regret: {}\n", status.to_string()), kExitFailed;
+  if (seat.rank == 0) fmt::print("\n{} points, {:.1f} % within {:.0f} % of the best\n", points.size(), 100 * share_within(points), 100 * (kTolerance - 1));
+  return wish.check && seat.rank == 0 && share_within(points) < kWantedShare ? kExitFailed : kExitOk;
+}
+
 int run_rank(const Wish& wish, const Environment& environment) {
-  Seat seat{std::stoi(environment.at("TUTTI_RANK")), std::stoi(environment.at("TUTTI_RANK_COUNT")), wish.transports.front(),
-            environment.at("TUTTI_ADDRESS"), environment.at("TUTTI_JOB_KEY")};
+  Seat seat = seat_of(wish, environment);
+  seat.address = environment.at("TUTTI_ADDRESS");
+  seat.key = environment.at("TUTTI_JOB_KEY");
   const Status status = run_contest(seat, sizes_of(wish), wish.rounds, [&](const Point& point) {
     const std::string line = to_json(point) + "\n";
     if (seat.rank != 0) return;
@@ -97,7 +122,9 @@ int main(int argc, char** argv, char** names_and_values) {
   using namespace tutti::perf;
   regret::Wish wish;
   CLI::App app{"How much slower the automatic choice of all_reduce's algorithm is than the best."};
-  app.add_option("--transports", wish.transports, "shm, tcp")->delimiter(',')->check(CLI::IsMember({"shm", "tcp"}));
+  app.add_option("--transports", wish.transports, "shm, tcp; auto with --launched")->delimiter(',')->check(CLI::IsMember({"shm", "tcp", "auto"}));
+  app.add_flag("--launched", wish.launched, "be one of the ranks that tutti run has started, on this or several hosts; --ranks counts for nothing");
+  app.add_option("--label", wish.label, "what the table calls the first transport");
   app.add_option("--ranks", wish.ranks, "numbers of ranks")->delimiter(',')->check(CLI::Range(2, 256));
   app.add_option("--from", wish.from, "smallest size in bytes")->check(CLI::Range(std::size_t(4), std::size_t(1) << 30));
   app.add_option("--to", wish.to, "largest size in bytes")->check(CLI::Range(std::size_t(4), std::size_t(1) << 30));
@@ -114,5 +141,6 @@ int main(int argc, char** argv, char** names_and_values) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   const Environment environment = environment_of(names_and_values);
+  if (wish.launched) return regret::run_launched(wish, environment);
   return wish.member_fd >= 0 ? regret::run_rank(wish, environment) : regret::run_all(wish, argv[0], environment);
 }

@@ -144,6 +144,24 @@ TEST(SimCommunicator, APairThatLosesAllItsSocketsGivesAllRanksOneVerdict) {
   EXPECT_GT(cut, 90) << "the test must reach what it is about";
 }
 
+// Two hosts of several ranks: one multicast goes over memory and sockets, whose segments have other sizes.
+TEST(SimCommunicator, LargeMulticastsOverDifferentWiresAreRight) {
+  for (const std::uint64_t seed : seeds(4))
+    for (const Collective what : {Collective::all_reduce, Collective::broadcast, Collective::all_gather, Collective::reduce_scatter}) {
+      CrewOptions options;
+      options.ranks = 4 + static_cast<int>(seed % 3);
+      options.hosts = 2;
+      options.settings.algo = "direct";
+      options.agenda = [=, ranks = options.ranks](int, int index) { return Exchange{.what = what, .count = std::size_t(150'000), .salt = std::uint64_t(index), .ranks = ranks}; };
+      options.exchanges = 2;
+      Crew crew(seed, options);
+      ASSERT_TRUE(crew.assemble()) << crew.report();
+      crew.run_until_over(seconds{60});
+      expect_right(crew);
+      ASSERT_FALSE(testing::Test::HasFailure()) << name_of(what) << " " << crew.world.replay_line();
+    }
+}
+
 TEST(SimCommunicator, AKilledProcessIsNamedToAllOthers) {
   for (const std::uint64_t seed : seeds(150)) {
     CrewOptions options = rough_crew(seed, 64 << 10);

@@ -145,6 +145,7 @@ std::uint32_t ShmTransport::fair_share(const ShmConnection* user) const {
 }
 
 std::uint32_t ShmTransport::take_slot(std::uint32_t bytes, ShmConnection* user) {
+  TUTTI_CHECK(bytes <= kSlotClasses.back().bytes);
   std::uint32_t& held = user ? user->slots_ : staged_;
   for (int attempt = 0; attempt < 2; ++attempt) {
     for (std::size_t c = bytes <= kSlotClasses[0].bytes ? 0 : 1; c < kSlotClasses.size(); ++c) {
