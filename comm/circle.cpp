@@ -8,13 +8,13 @@ namespace tutti::comm {
 
 using Clock = std::chrono::steady_clock;
 
-Circle::Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, Planner planner, std::size_t most_bytes)
+Circle::Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, std::vector<std::vector<int>> levels, Planner planner, std::size_t most_bytes)
     : in_(most_bytes / sizeof(float)), out_(in_.size()) {
   std::vector<int> world_ranks;
   for (const int r : ranks) world_ranks.push_back(world.world_rank(r));
   const int at = int(std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin());
   const auto held = world.engine()->lock();
-  member_ = std::make_shared<Member>(world.engine(), id, std::move(world_ranks), at, std::vector<std::vector<int>>{}, std::move(planner));
+  member_ = std::make_shared<Member>(world.engine(), id, std::move(world_ranks), at, std::move(levels), std::move(planner));
   world.engine()->add_member(member_);
 }
 

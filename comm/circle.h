@@ -14,8 +14,8 @@ class Member;
 
 class Circle {
  public:
-  // `id`: the same on its ranks, and no other communicator's. Vectors are f32, up to `most_bytes`.
-  Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, Planner planner, std::size_t most_bytes);
+  // `levels`: of these ranks. `id`: the same on its ranks, and no other communicator's. Vectors are f32, up to `most_bytes`.
+  Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, std::vector<std::vector<int>> levels, Planner planner, std::size_t most_bytes);
   ~Circle();
   Circle(const Circle&) = delete;
   Circle& operator=(const Circle&) = delete;

@@ -64,7 +64,7 @@ Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
   Profile profile;
   if (request.settings.probe) profile = read_profile(profile_folder(), key_of_this_machine(request.settings));
   request.figures = profile.figures;
-  if (const Trials* trials = profile.find(medium_within_hosts(request.settings), request.rank_count)) request.figures.trials_mark = mark_of(*trials);
+  request.figures.trials_mark = profile.mark(request.rank_count);
   auto task = join(*loop, request);
   task.start();
   auto world = run_until_done(*loop, task);
@@ -72,9 +72,15 @@ Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
   return make_member(std::move(loop), std::move(*world), request.settings, true, profile);
 }
 
+// What trials of this world are told by.
+Medium medium_of(const std::vector<RankInfo>& ranks, const Settings& settings) {
+  const bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.same_host(ranks[0]); });
+  return one_host ? medium_within_hosts(settings) : Medium::network;
+}
+
 // This rank's, where all have the same.
-Trials agreed_trials(const std::vector<RankInfo>& ranks, const Profile& profile, const Settings& settings) {
-  const Trials* const own = profile.find(medium_within_hosts(settings), int(ranks.size()));
+Trials agreed_trials(const std::vector<RankInfo>& ranks, const Placement& placement, const Profile& profile, const Settings& settings) {
+  const Trials* const own = profile.find(medium_of(ranks, settings), int(ranks.size()), shape_of(placement.levels));
   return own && have_trials(ranks) ? *own : Trials{};
 }
 
@@ -90,7 +96,8 @@ Status measure_links(const std::shared_ptr<Member>& own, std::vector<RankInfo>& 
 Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector<RankInfo> ranks, const Placement& placement, Planner planner,
                const Settings& settings, Profile profile) {
   const Wanted wanted = wanted_figures(ranks, settings);
-  if (!wanted.links() && !wanted.trials) return {};
+  const bool tries = int(ranks.size()) <= kMostTrialRanks && (wanted.links() || placement.prices.trials.ranks == 0);
+  if (!wanted.links() && !tries) return {};
   std::vector<int> everyone(ranks.size());
   std::iota(everyone.begin(), everyone.end(), 0);
   std::shared_ptr<Member> own;
@@ -101,12 +108,11 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
   }
   Status status = wanted.links() ? measure_links(own, ranks, settings, wanted) : Status();
   Prices prices = place_ranks(ranks, settings).prices;
-  Result<Trials> trials = status.ok() && wanted.trials ? try_candidates(*own, prices) : Result<Trials>(Trials{});
+  Result<Trials> trials = status.ok() && tries ? try_candidates(*own, prices) : Result<Trials>(Trials{});
   own->destroy(std::chrono::milliseconds(0));
   if (!status) return status;
   if (!trials) return trials.status();
   prices.trials = *trials;
-  if (!wanted.trials) prices.trials = agreed_trials(ranks, profile, settings);
   world.set_prices(std::move(prices));
   const RankInfo& self = ranks[std::size_t(world.rank())];
   Figures host;
@@ -119,7 +125,7 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
   if (first != world.rank()) return {};
   host.trials_mark = 0;
   profile.figures = overlaid(profile.figures, host);
-  if (wanted.trials) profile.keep(medium_within_hosts(settings), std::move(*trials));
+  if (tries) profile.keep(medium_of(ranks, settings), std::move(*trials));
   if (Status written = write_profile(profile_folder(), key_of_this_machine(settings), profile); !written)
     log::write_once(log::Level::info, fmt::format("the figures of this machine are not kept: {}", written.text()));
   return {};
@@ -151,7 +157,7 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   if (world) {
     ranks = world->ranks();
     placement = place_ranks(ranks, settings);
-    placement.prices.trials = agreed_trials(ranks, profile, settings);
+    placement.prices.trials = agreed_trials(ranks, placement, profile, settings);
     setup.world_rank = world->rank();
     setup.world_size = world->rank_count();
     setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;

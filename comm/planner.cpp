@@ -47,7 +47,7 @@ void Planner::compare(const Question& q, std::vector<Plan>& plans) {
     std::stable_sort(plans.begin(), plans.end(), [&](const Plan& a, const Plan& b) { return cost(a) < cost(b); });
   };
   const Trials& trials = prices_.trials;
-  const bool like_ours = q.request.collective == Collective::all_reduce && q.request.rank_count == trials.ranks && q.request.levels.empty() && q.request.channels == 1;
+  const bool like_ours = q.request.collective == Collective::all_reduce && q.request.rank_count == trials.ranks && q.request.channels == 1 && shape_of(q.request.levels) == trials.shape;
   const auto tried = like_ours ? trial_size(trials, q.bytes) : std::nullopt;
   if (!tried) return order([](const Plan& plan) { return plan.seconds; });
   double logs = 0;

@@ -31,7 +31,7 @@ struct Prices {
   double gamma = 1 / 40e9;        // seconds a byte of operands reduced, while they are in a cache
   double gamma_memory = 1 / 20e9; // from kCachedBytes on
   bool shares_writes = true;      // within innermost groups a multicast costs one write
-  Trials trials;                  // of so many ranks without borders between them; empty: none
+  Trials trials;                  // of ranks like these
   double crowding = 1;            // ranks a core, at least 1: how many share each of the above
 };
 

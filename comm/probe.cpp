@@ -62,7 +62,7 @@ LinkProbe::LinkProbe(const Member& world, std::uint32_t id, const std::vector<in
     : request_{Collective::all_reduce, int(ranks.size()), 0, false, {}},
       in_rounds_(algorithms::find_generator("recursive_doubling")->refusal(request_).empty() ? "recursive_doubling" : "circulant"),
       planner_({all_reduce_rule("direct", 0, kRoundsBytes), all_reduce_rule(in_rounds_, kRoundsBytes, 1024), all_reduce_rule("two_shot", 1024, ~std::uint64_t(0))}, false, prices),
-      circle_(world, id, ranks, planner_.fresh(), kLargeBytes) {}
+      circle_(world, id, ranks, {}, planner_.fresh(), kLargeBytes) {}
 
 Status LinkProbe::round(Samples& samples) {
   if (Status s = circle_.time(kDirectBytes, kSmallOperations, samples.direct); !s) return s;
@@ -139,7 +139,7 @@ Result<Trials> try_candidates(const Member& member, const Prices& prices) {
   std::vector<Rule> rules;
   std::vector<std::pair<std::uint64_t, std::vector<Plan>>> contests;
   Question question;
-  question.request = {Collective::all_reduce, int(ranks.size()), 0, false, {}};
+  question.request = {Collective::all_reduce, int(ranks.size()), 0, false, member.levels()};
   for (const std::uint64_t bytes : kTrialSizes) {
     question.bytes = bytes;
     auto plans = planner.plans(question);
@@ -155,7 +155,8 @@ Result<Trials> try_candidates(const Member& member, const Prices& prices) {
   }
   Trials out;
   out.ranks = int(ranks.size());
-  Circle circle(member, member.id() + 3, ranks, Planner(std::move(rules), false, prices), kLargeBytes + kMostTried * sizeof(float));
+  out.shape = shape_of(member.levels());
+  Circle circle(member, member.id() + 3, ranks, member.levels(), Planner(std::move(rules), false, prices), kLargeBytes + kMostTried * sizeof(float));
   for (const auto& [bytes, candidates] : contests)
     if (Status s = try_size(circle, bytes, candidates, out.times); !s) return s;
   return out;
@@ -200,11 +201,6 @@ Result<std::vector<Figures>> spread(Member& member, const Figures& own) {
 
 }  // namespace
 
-// One host without borders, and not too many.
-bool may_try(const std::vector<RankInfo>& ranks) {
-  return ranks.size() > 1 && int(ranks.size()) <= kMostTrialRanks && place_ranks(ranks, {}).levels.empty();
-}
-
 bool have_trials(const std::vector<RankInfo>& ranks) {
   const std::uint64_t mark = ranks[0].figures.trials_mark;
   return mark != 0 && std::all_of(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.figures.trials_mark == mark; });
@@ -225,7 +221,6 @@ Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settin
     wanted.within_hosts = wanted.within_hosts || !inside;
   }
   wanted.between_hosts = !network;
-  wanted.trials = may_try(ranks) && (wanted.within_hosts || !have_trials(ranks));
   return wanted;
 }
 

@@ -14,7 +14,7 @@ namespace tutti::comm {
 class Member;
 
 struct Wanted {
-  bool within_hosts = false, between_hosts = false, trials = false;
+  bool within_hosts = false, between_hosts = false;
   bool links() const { return within_hosts || between_hosts; }
 };
 // What the profiles of these ranks lack for a world of them. The same on all ranks.
@@ -24,9 +24,9 @@ Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settin
 // afterwards. Errors as of the operations: peer_lost, timeout, network.
 Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const std::vector<RankInfo>& ranks, const Settings& settings, Wanted wanted);
 
-// Whether all ranks hold the same trials of a world like this one: the mark is the same and not 0.
+// Whether all ranks hold the same trials of so many ranks: the mark is the same and not 0.
 bool have_trials(const std::vector<RankInfo>& ranks);
-// Times all_reduces of those algorithms that these prices put close together, on all ranks of one host. The same on all ranks.
+// Times all_reduces of those algorithms that these prices put close together. The same on all ranks.
 // Blocks for less than a quarter of a second, as a rule. `member` and errors as above.
 Result<Trials> try_candidates(const Member& member, const Prices& prices);
 

@@ -78,7 +78,7 @@ Status read_trials(const Json& all, Profile& out) {
     const auto name = one.at("over").get<std::string>();
     const auto medium = std::find(std::begin(kMediumNames), std::end(kMediumNames), name);
     if (medium == std::end(kMediumNames)) return Status(Code::invalid_argument, fmt::format("no link is called '{}'", name));
-    Trials trials{one.at("ranks").get<int>(), {}};
+    Trials trials{one.at("ranks").get<int>(), one.at("shape").get<std::string>(), {}};
     for (const Json& time : one.at("all_reduce"))
       trials.times.push_back({time.at("algorithm").get<std::string>(), time.at("bytes").get<std::uint64_t>(), time.at("seconds").get<double>()});
     const bool sane = trials.ranks > 1 && trials.ranks <= kMostTrialRanks && trials.times.size() <= kMostTrials &&
@@ -178,13 +178,20 @@ Figures decode_figures(ByteReader& from) {
   return out;
 }
 
-const Trials* Profile::find(Medium medium, int ranks) const {
-  const auto found = std::find_if(trials.begin(), trials.end(), [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == ranks; });
+const Trials* Profile::find(Medium medium, int ranks, const std::string& shape) const {
+  const auto found = std::find_if(trials.begin(), trials.end(), [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == ranks && t.trials.shape == shape; });
   return found == trials.end() ? nullptr : &found->trials;
 }
 
+std::uint64_t Profile::mark(int ranks) const {
+  std::uint64_t out = 0;
+  for (const OfRanks& t : trials)
+    if (t.trials.ranks == ranks) out ^= mark_of(t.trials) * (2 * std::uint64_t(t.medium) + 1);
+  return out;
+}
+
 void Profile::keep(Medium medium, Trials of_ranks) {
-  std::erase_if(trials, [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == of_ranks.ranks; });
+  std::erase_if(trials, [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == of_ranks.ranks && t.trials.shape == of_ranks.shape; });
   if (trials.size() == kMostKept) trials.erase(trials.begin());
   trials.push_back({medium, std::move(of_ranks)});
 }
@@ -205,7 +212,7 @@ std::string profile_folder() {
 }
 
 std::string profile_path(const std::string& folder, const MachineKey& key) {
-  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  std::uint64_t hash = 0xcbf29ce484222325ull + kFormat;  // FNV-1a; versions side by side do not take each other's file
   for (const char c : json_of(key).dump()) hash = (hash ^ std::uint8_t(c)) * 0x100000001b3ull;
   return fmt::format("{}/profile-{:016x}.json", folder, hash);
 }
@@ -223,7 +230,7 @@ std::string profile_text(const MachineKey& key, const Profile& profile) {
   for (const auto& [medium, trials] : profile.trials) {
     Json times = Json::array();
     for (const Trial& t : trials.times) times.push_back({{"algorithm", t.algorithm}, {"bytes", t.bytes}, {"seconds", t.seconds}});
-    json["trials"].push_back({{"over", kMediumNames[std::size_t(medium)]}, {"ranks", trials.ranks}, {"all_reduce", times}});
+    json["trials"].push_back({{"over", kMediumNames[std::size_t(medium)]}, {"ranks", trials.ranks}, {"shape", trials.shape}, {"all_reduce", times}});
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

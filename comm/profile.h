@@ -33,7 +33,7 @@ struct ReductionFigures {
 struct Figures {
   std::array<std::array<std::optional<LinkFigures>, 2>, kMediumCount> links;   // by Medium, and crowded or not
   std::optional<ReductionFigures> reduction;
-  std::uint64_t trials_mark = 0;     // mark_of the trials that this rank has of a world like this one; 0: none
+  std::uint64_t trials_mark = 0;     // Profile::mark for the ranks of this world
   bool operator==(const Figures&) const = default;
 
   std::optional<LinkFigures>& link(Medium medium, bool crowded) { return links[std::size_t(medium)][crowded]; }
@@ -68,10 +68,11 @@ struct Profile {
     Trials trials;
     bool operator==(const OfRanks&) const = default;
   };
-  std::vector<OfRanks> trials;       // one for each medium and number of ranks
+  std::vector<OfRanks> trials;       // one for each medium, number of ranks and shape
   bool operator==(const Profile&) const = default;
 
-  const Trials* find(Medium medium, int ranks) const;     // nullptr: none
+  const Trials* find(Medium medium, int ranks, const std::string& shape) const;     // nullptr: none
+  std::uint64_t mark(int ranks) const;                    // equal where all trials of so many ranks are; 0: none
   void keep(Medium medium, Trials of_ranks);              // in place of those of the same; at most kMostKept, the oldest go
 };
 inline constexpr std::size_t kMostKept = 12;

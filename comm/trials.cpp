@@ -1,5 +1,8 @@
 #include "comm/trials.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -11,10 +14,21 @@ std::optional<std::uint64_t> trial_size(const Trials& trials, std::uint64_t byte
   return std::nullopt;
 }
 
+std::string shape_of(const std::vector<std::vector<int>>& levels) {
+  std::string out;
+  for (const std::vector<int>& level : levels) {
+    std::vector<int> sizes(level.empty() ? 0 : std::size_t(*std::max_element(level.begin(), level.end())) + 1);
+    for (const int group : level) ++sizes[std::size_t(group)];
+    out += fmt::format("{}{}", out.empty() ? "" : "/", fmt::join(sizes, "+"));
+  }
+  return out;
+}
+
 std::uint64_t mark_of(const Trials& trials) {
   std::uint64_t hash = 0xcbf29ce484222325ull;      // FNV-1a, by words and letters
   const auto mix = [&hash](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3ull; };
   mix(std::uint64_t(trials.ranks));
+  for (const char c : trials.shape) mix(std::uint8_t(c));
   for (const Trial& t : trials.times) {
     for (const char c : t.algorithm) mix(std::uint8_t(c));
     mix(t.bytes);

@@ -1,5 +1,5 @@
 #pragma once
-// Trials: how long all_reduces of a few sizes took among all ranks of one host, of those algorithms whose predictions lie close
+// Trials: how long all_reduces of a few sizes took among all ranks of a world, of those algorithms whose predictions lie close
 // together. Where the model is wrong by a little, a clock decides. A value; probe.h takes the times, profile.h keeps them.
 #include <cstdint>
 #include <optional>
@@ -17,7 +17,8 @@ struct Trial {
 };
 
 struct Trials {
-  int ranks = 0;
+  int ranks = 0;                // 0: none
+  std::string shape;            // shape_of their levels
   std::vector<Trial> times;
   bool operator==(const Trials&) const = default;
 };
@@ -30,6 +31,8 @@ inline constexpr std::size_t kMostTrials = 32;    // of one Trials
 
 // The size that was tried and speaks for this one: at least half of it, less than twice. nullopt: none.
 std::optional<std::uint64_t> trial_size(const Trials& trials, std::uint64_t bytes);
+// The groups of every level by their sizes: "4+4/2+2+2+2"; "" of equals.
+std::string shape_of(const std::vector<std::vector<int>>& levels);
 // Equal on ranks that have equal ones; never 0.
 std::uint64_t mark_of(const Trials& trials);
 const Trial* find_trial(const Trials& trials, std::string_view algorithm, std::uint64_t bytes);   // nullptr: not tried

@@ -99,7 +99,7 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::st
   const comm::Profile profile = file.empty() ? comm::read_profile(comm::profile_folder(), comm::key_of_this_machine(*settings)) : comm::Profile{};
   auto placed = comm::place_on(*machine, ranks, asked.hosts, *settings, profile.figures);
   if (!placed) return placed.status();
-  if (const auto* trials = profile.find(comm::medium_within_hosts(*settings), ranks); trials && asked.hosts == 1) placed->placement.prices.trials = *trials;
+  if (const auto* trials = profile.find(asked.hosts == 1 ? comm::medium_within_hosts(*settings) : comm::Medium::network, ranks, comm::shape_of(placed->placement.levels))) placed->placement.prices.trials = *trials;
   where = fmt::format("{} rank{} on {} host{} ({}s of {})", ranks, ranks == 1 ? "" : "s", asked.hosts, asked.hosts == 1 ? "" : "s", placed->device,
                       file.empty() ? "this machine" : file);
   auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings);

@@ -23,7 +23,7 @@ for h in 0 1; do
   ip -n host$h addr add 10.99.0.$((h + 1))/24 dev v$h
   ip -n host$h link set lo up
   ip -n host$h link set v$h up
-  ip netns exec host$h tc qdisc add dev v$h root tbf rate "$rate" burst 256kb latency 20ms
+  ip netns exec host$h tc qdisc add dev v$h root tbf rate "$rate" burst 96kb latency 20ms
 done
 export TUTTI_JOB_KEY=of-this-measurement
 port=29520

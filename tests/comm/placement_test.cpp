@@ -93,7 +93,7 @@ TEST(Planner, TrialsDecideNearTheirSize) {
   const auto predicted = *assumed.plans(question);
   ASSERT_GT(predicted.size(), 2u);
   const std::string first(predicted[0].generator->name()), second(predicted[1].generator->name());
-  prices.trials = {4, {{first, 128 << 10, 3 * predicted[0].seconds}, {second, 128 << 10, 2 * predicted[0].seconds}}};
+  prices.trials = {4, "", {{first, 128 << 10, 3 * predicted[0].seconds}, {second, 128 << 10, 2 * predicted[0].seconds}}};
   Planner tried({}, false, prices);
   const auto plans = *tried.plans(question);
   EXPECT_EQ(plans[0].generator->name(), second);

@@ -32,8 +32,8 @@ Figures some_figures() {
 
 Profile some_profile() {
   Profile profile{some_figures(), {}};
-  profile.keep(Medium::memory, {4, {{"direct", 128 << 10, 1.5e-4}, {"two_shot", 128 << 10, 1.25e-4}, {"direct", 512 << 10, 8e-4}}});
-  profile.keep(Medium::sockets, {2, {}});
+  profile.keep(Medium::memory, {4, "", {{"direct", 128 << 10, 1.5e-4}, {"two_shot", 128 << 10, 1.25e-4}, {"direct", 512 << 10, 8e-4}}});
+  profile.keep(Medium::sockets, {2, "1+1", {}});
   return profile;
 }
 
@@ -49,7 +49,7 @@ TEST_F(ProfileFile, IsReadAsItWasWrittenAndLeavesNothingElse) {
   EXPECT_EQ(read_profile(folder_ + "/deep", some_key()), some_profile());
   Profile other = some_profile();
   other.figures.link(Medium::network, false) = LinkFigures{1e-5, 1e-6, 1e-9};
-  other.keep(Medium::memory, {4, {{"ring", 2048, 1e-5}}});
+  other.keep(Medium::memory, {4, "", {{"ring", 2048, 1e-5}}});
   EXPECT_EQ(other.trials.size(), 2u);
   ASSERT_TRUE(write_profile(folder_ + "/deep", some_key(), other).ok());
   EXPECT_EQ(read_profile(folder_ + "/deep", some_key()), other);
@@ -224,26 +224,23 @@ TEST(MergedFigures, AreTheSlowestWherePresentAndSayThatTheyAreMeasured) {
   EXPECT_EQ(prices.borders.front().alpha, kHostBorder.alpha);
 }
 
-// Ranks of one host without borders; all know the same trials, or nobody uses any.
-TEST(Wanted, TrialsAreUsedWhereAllHaveTheSame) {
-  std::vector<RankInfo> ranks(4);
-  for (int r = 0; r < 4; ++r) {
-    RankInfo& info = ranks[std::size_t(r)];
-    info.rank = r, info.cores = 8, info.host_identity = 7, info.package = info.numa = 0;
-    info.figures.reduction = ReductionFigures{1e-11, 1e-11};
-    info.figures.link(Medium::memory, false) = LinkFigures{1e-6, 1e-7, 1e-10};
-  }
-  EXPECT_FALSE(wanted_figures(ranks, {}).links());
-  EXPECT_TRUE(wanted_figures(ranks, {}).trials);
-  const Trials trials = *some_profile().find(Medium::memory, 4);
-  for (RankInfo& r : ranks) r.figures.trials_mark = mark_of(trials);
-  EXPECT_FALSE(wanted_figures(ranks, {}).trials);
-  Trials other = trials;
-  other.times[1].seconds *= 1.001;
-  ranks[2].figures.trials_mark = mark_of(other);
-  EXPECT_TRUE(wanted_figures(ranks, {}).trials);
-  ranks[3].host_identity = 8;
-  EXPECT_FALSE(wanted_figures(ranks, {}).trials) << "two hosts";
+TEST(Marks, AreEqualWhereAllTrialsOfSoManyRanksAre) {
+  Profile profile = some_profile(), other = some_profile();
+  EXPECT_EQ(profile.mark(3), 0u);
+  EXPECT_NE(profile.mark(4), 0u);
+  EXPECT_NE(profile.mark(2), profile.mark(4));
+  other.keep(Medium::sockets, {2, "", {}});
+  EXPECT_EQ(profile.mark(4), other.mark(4));
+  EXPECT_NE(profile.mark(2), other.mark(2));
+  profile.keep(Medium::memory, {4, "2+2", {}});
+  other.keep(Medium::network, {4, "2+2", {}});
+  EXPECT_NE(profile.mark(4), other.mark(4));
+  std::vector<RankInfo> ranks(3);
+  EXPECT_FALSE(have_trials(ranks));
+  for (RankInfo& r : ranks) r.figures.trials_mark = profile.mark(4);
+  EXPECT_TRUE(have_trials(ranks));
+  ranks[2].figures.trials_mark = other.mark(4);
+  EXPECT_FALSE(have_trials(ranks));
 }
 
 TEST(Wanted, IsWhatNoRankOfAHostKnows) {
