@@ -255,11 +255,13 @@ std::size_t Score::memory_bytes() const {
 }
 
 Result<Score> write_score(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load,
-                          const std::vector<std::vector<int>>& levels, int width) {
+                          const std::vector<std::vector<int>>& levels, int width, const GoOn& go_on) {
   Writer writer(request, load, levels, width);
   const auto schedule_of = generator.schedules(request);
-  for (int rank = 0; rank < width; ++rank)
+  for (int rank = 0; rank < width; ++rank) {
     if (Status status = writer.add(make_part(request, rank, schedule_of(rank), load)); !status.ok()) return status;
+    if (go_on && !go_on(rank + 1, width)) return Status(Code::aborted, "given up");
+  }
   return writer.finish();
 }
 

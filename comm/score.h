@@ -9,6 +9,7 @@
 // for it. The symmetry is checked on some translations of every rank, and on every message, not proved for all ranks.
 #include <cstdint>
 #include <tutti/status.h>
+#include <functional>
 #include <vector>
 
 #include "comm/part.h"
@@ -67,9 +68,13 @@ struct Score {
   std::size_t memory_bytes() const;
 };
 
-// unsupported: more than the limits. internal: a send without its receive, or of another size; names them.
+// Asked after each rank: how many are written, of how many. False: give up.
+using GoOn = std::function<bool(int done, int of)>;
+
+// unsupported: more than the limits. aborted: go_on said no. internal: a send without its receive, or of another size; names
+// them.
 Result<Score> write_score(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load,
-                          const std::vector<std::vector<int>>& levels, int width);
+                          const std::vector<std::vector<int>>& levels, int width, const GoOn& go_on = {});
 
 // The width to which a schedule can be folded, and the bytes that make all blocks equal for it (at least load.bytes).
 // unsupported: says why it cannot.

@@ -88,7 +88,7 @@ Result<Simulation> simulate(const algorithms::Generator& generator, const algori
     width = fold->width;
     played.bytes = fold->bytes;
   }
-  const auto score = write_score(generator, request, played, machine.levels, width);
+  const auto score = write_score(generator, request, played, machine.levels, width, options.go_on);
   if (!score)
     return Status(score.status().code(),
                   fmt::format("{} for {} among {} ranks: {}", generator.name(), name_of(request.collective),

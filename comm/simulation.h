@@ -41,13 +41,14 @@ enum class Folding { when_needed, never, always };
 
 struct SimulationOptions {
   Folding folding = Folding::when_needed;
+  GoOn go_on;                 // while the schedules of the ranks are written, which takes the longest
   bool find_critical = true;  // plays once more for each border where there are several
 };
 
 // The schedule is made for `request`, levels and all; where messages cross borders is the machine's matter, which may
 // have levels that the request does not know. invalid_argument: the machine's levels do not fit the ranks; no bytes.
 // unsupported: the generator refuses the request; or too many messages (Score::kMaxMessages, kMaxSegments) and no
-// symmetry to fold by: says which.
+// symmetry to fold by: says which. aborted: options.go_on said no.
 Result<Simulation> simulate(const algorithms::Generator& generator, const algorithms::Request& request,
                             const Placement& machine, const Load& load, const SimulationOptions& options = {});
 

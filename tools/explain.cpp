@@ -1,6 +1,7 @@
 // `tutti explain`, see explain.h.
 #include "tools/explain.h"
 
+#include <chrono>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -36,20 +37,40 @@ nlohmann::json or_null(const std::optional<double>& value) { return value ? nloh
 
 constexpr int kSimulateAll = 64;      // so many ranks or fewer: every candidate is simulated, else the chosen one and the ring
 
-// A line on a terminal for as long as one candidate is played; for so many ranks that it may take more than a moment.
+// A line on a terminal while one candidate is played among many ranks, and the end of it where that would take too long.
 class Progress {
  public:
-  Progress(const std::string& algorithm, int ranks) : shown_(ranks > kSimulateAll && isatty(STDERR_FILENO)) {
-    if (shown_) fmt::print(stderr, "simulating {} among {} ranks ...", algorithm, ranks);
-  }
+  Progress(const std::string& algorithm, int ranks) : algorithm_(algorithm), ranks_(ranks), shown_(ranks > kSimulateAll && isatty(STDERR_FILENO)) { show(0); }
   ~Progress() {
     if (shown_) fmt::print(stderr, "\r\033[K");
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  bool go_on(int done, int of) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::milliseconds(200)) return true;
+    last_ = now;
+    show(100.0 * done / of);
+    const double spent = std::chrono::duration<double>(now - start_).count();
+    expected_ = spent * of / done;
+    return spent < kLookSeconds || expected_ < kMostSeconds;
+  }
+  // How long it would have taken, for people.
+  std::string expected() const { return expected_ < 5400 ? fmt::format("{:.0f} min", expected_ / 60) : fmt::format("{:.0f} h", expected_ / 3600); }
+
+  static constexpr double kLookSeconds = 3, kMostSeconds = 300;
+
  private:
+  void show(double percent) const {
+    if (shown_) fmt::print(stderr, "\rsimulating {} among {} ranks: {:.0f} % ", algorithm_, ranks_, percent);
+  }
+
+  std::string algorithm_;
+  int ranks_;
   bool shown_;
+  double expected_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now(), last_ = start_;
 };
 
 // Plays candidates, says what came out, or why one was not played. `told` gets what people want to see of the chosen one.
@@ -58,10 +79,15 @@ void simulate(const algorithms::Request& request, const comm::Placement& placeme
     auto& candidate = explanation.candidates[i];
     if (i > 0 && request.rank_count > kSimulateAll && candidate.algorithm != "ring") continue;
     const auto* generator = algorithms::find_generator(candidate.algorithm);
-    const Progress progress(candidate.algorithm, request.rank_count);
-    const auto result = comm::simulate(*generator, request, placement, {.bytes = explanation.bytes});
+    Progress progress(candidate.algorithm, request.rank_count);
+    comm::SimulationOptions options;
+    options.go_on = [&progress](int done, int of) { return progress.go_on(done, of); };
+    const auto result = comm::simulate(*generator, request, placement, {.bytes = explanation.bytes}, options);
     if (!result) {
-      told += fmt::format("not simulated: {}\n", result.status().text());
+      told += result.status().code() == Code::aborted
+                  ? fmt::format("not simulated: {} among {} ranks would take about {}, more than {:.0f} min are not spent; try fewer ranks\n", candidate.algorithm,
+                                request.rank_count, progress.expected(), Progress::kMostSeconds / 60)
+                  : fmt::format("not simulated: {}\n", result.status().text());
       continue;
     }
     candidate.simulated_us = result->seconds * 1e6;

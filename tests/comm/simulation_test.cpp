@@ -325,5 +325,20 @@ TEST(Simulation, DualEpycNumberedInTurns) {
   EXPECT_DOUBLE_EQ(aware.borders[0].bytes, blind.borders[0].bytes / 4);
 }
 
+TEST(Simulation, TellsHowFarItIsAndCanBeGivenUp) {
+  algorithms::Request request;
+  request.rank_count = 16;
+  const Placement machine{{}, {}, {}};
+  std::vector<std::pair<int, int>> told;
+  SimulationOptions options;
+  options.go_on = [&told](int done, int of) { return told.emplace_back(done, of), true; };
+  ASSERT_TRUE(simulate(*algorithms::find_generator("tree"), request, machine, {.bytes = 1024}, options).ok());
+  ASSERT_EQ(told.size(), 16u);
+  EXPECT_EQ(told.front(), std::pair(1, 16));
+  EXPECT_EQ(told.back(), std::pair(16, 16));
+  options.go_on = [](int done, int) { return done < 3; };
+  EXPECT_EQ(simulate(*algorithms::find_generator("tree"), request, machine, {.bytes = 1024}, options).status().code(), Code::aborted);
+}
+
 }  // namespace
 }  // namespace tutti::comm
