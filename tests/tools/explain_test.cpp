@@ -1,4 +1,5 @@
 // `tutti explain`: what the program prints, on machines that files describe.
+#include "tests/tools/ran.h"
 #include "tools/explain.h"
 
 #include <gmock/gmock.h>
@@ -14,20 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Ran {
-  int status;
-  std::string out;
-};
-
-Ran run(const std::string& arguments) {
-  const std::string command = std::string(TUTTI_BINARY_DIR) + "/bin/tutti explain " + arguments + " 2>&1";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  Ran ran{-1, ""};
-  std::array<char, 4096> part;
-  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe)) ran.out.append(part.data(), got);
-  ran.status = WEXITSTATUS(::pclose(pipe));
-  return ran;
-}
+Ran run(const std::string& arguments) { return run_tutti("explain " + arguments); }
 
 const std::string kDualEpyc = "--file " TUTTI_SOURCE_DIR "/tests/topology/data/dual-epyc-8gpu.nccl.xml";
 

@@ -1,4 +1,5 @@
 // `tutti report` and `tutti top`: what they print of a job whose recorders are made by hand.
+#include "tests/tools/ran.h"
 #include "tools/report.h"
 
 #include <gmock/gmock.h>
@@ -22,20 +23,7 @@ using record::Taped;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Ran {
-  int status;
-  std::string out;
-};
-
-Ran run(const std::string& arguments) {
-  const std::string command = std::string(TUTTI_BINARY_DIR) + "/bin/tutti " + arguments + " 2>&1";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  Ran ran{-1, ""};
-  std::array<char, 4096> part;
-  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe)) ran.out.append(part.data(), got);
-  ran.status = WEXITSTATUS(::pclose(pipe));
-  return ran;
-}
+Ran run(const std::string& arguments) { return run_tutti(arguments); }
 
 // Rank 1 of three is 2 ms late each time, and does not make the last call.
 struct Job {
