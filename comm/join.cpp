@@ -14,6 +14,7 @@
 #include "comm/placement.h"
 #include "comm/probe.h"
 #include "comm/world_directory.h"
+#include "core/interfaces.h"
 #include "core/log.h"
 #include "core/posix_loop.h"
 #include "kernels/kernels.h"
@@ -36,6 +37,9 @@ Result<Settings> settings_of(const Options& options) {
   log::set_level(level_from(settings->log));
   if (!settings->place.empty() && !topology::parse_place(settings->place))
     return Status(Code::invalid_argument, fmt::format("TUTTI_PLACE={}: wanted package/NUMA node, such as 1/3, either may be left out", settings->place));
+  if (!settings->interface.empty())
+    if (const auto addresses = choose_addresses(interface_addresses(), settings->interface, true); !addresses)
+      return Status(Code::invalid_argument, fmt::format("TUTTI_INTERFACE={}: {}", settings->interface, addresses.status().text()));
   if (settings->simd.empty()) return settings;
   for (auto level : kernels::simd_levels())
     if (settings->simd == kernels::name_of(level) && kernels::set_simd_level(level)) return settings;

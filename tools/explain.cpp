@@ -35,6 +35,7 @@ std::string time_text(double us) {
 
 nlohmann::json or_null(const std::optional<double>& value) { return value ? nlohmann::json(*value) : nlohmann::json(); }
 
+constexpr int kMostRanks = 1 << 20;
 constexpr int kSimulateAll = 64;      // so many ranks or fewer: every candidate is simulated, else the chosen one and the ring
 
 // A line on a terminal while one candidate is played among many ranks, and the end of it where that would take too long.
@@ -191,8 +192,8 @@ void add_explain(CLI::App& app, int& status) {
   auto asked = std::make_shared<Asked>();
   verb->add_option("collective", asked->collective, "all_reduce, all_gather, reduce_scatter, broadcast, ...")->required();
   verb->add_option("bytes", asked->bytes, "of the whole vector, such as 4M")->required();
-  verb->add_option("--ranks", asked->ranks, "default: a rank a GPU, or a core")->check(CLI::PositiveNumber);
-  verb->add_option("--hosts", asked->hosts, "hosts like this one")->check(CLI::PositiveNumber);
+  verb->add_option("--ranks", asked->ranks, "default: a rank a GPU, or a core")->check(CLI::Range(1, kMostRanks));
+  verb->add_option("--hosts", asked->hosts, "hosts like this one")->check(CLI::Range(1, kMostRanks));
   verb->add_option("--file", asked->file, "a machine in any form that tutti topo reads; default: TUTTI_TOPOLOGY_FILE, else this machine");
   verb->add_flag("--simulate", asked->simulate, "play the schedules event by event, with shared links; up to 64 ranks all of them, else the chosen one and the ring");
   verb->add_option("--goal", asked->goal, "write the schedule as GOAL text (LogGOPSim) to this file");

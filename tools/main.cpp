@@ -1,5 +1,7 @@
 // The `tutti` command: one subcommand a verb, one file pair a subcommand. It parses nothing and decides nothing itself.
 #include <CLI/CLI.hpp>
+#include <iostream>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,23 @@
 #include "tools/top.h"
 #include "tools/topo.h"
 #include "tools/version.h"
+
+namespace {
+
+std::set<std::string> names(const CLI::App& app) {
+  std::set<std::string> out;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) out.insert(verb->get_name());
+  return out;
+}
+
+int no_such_verb(const CLI::App& app, const std::string& verb) {
+  std::string known;
+  for (const std::string& name : names(app)) known += (known.empty() ? "" : ", ") + name;
+  std::cerr << "tutti: no command is called '" << verb << "'; there are " << known << " (tutti --help)\n";
+  return 2;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("tutti: collective communication for training on many machines", "tutti");
@@ -23,6 +42,7 @@ int main(int argc, char** argv) {
   tutti::tools::add_top(app, status);
   tutti::tools::add_topo(app, status);
   tutti::tools::add_version(app, status);
+  if (argc > 1 && argv[1][0] != '-' && !names(app).contains(argv[1])) return no_such_verb(app, argv[1]);
   const int end = tutti::tools::program_begin(app, argc, argv);
   const bool marked = end < argc && std::string_view(argv[end]) == "--";
   program.assign(argv + end + (marked ? 1 : 0), argv + argc);

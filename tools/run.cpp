@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <unistd.h>
+#include "comm/rules.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "tools/binding.h"
@@ -178,7 +179,9 @@ std::vector<std::string> split(const std::string& list) {
 int run(const RunFlags& flags) {
   if (const Status status = check_flags(flags); !status) return refuse(status);
   // Once here rather than from every rank; this also sets the log's level.
-  if (const auto settings = read_settings(); !settings.ok()) return refuse(settings.status());
+  const auto settings = read_settings();
+  if (!settings.ok()) return refuse(settings.status());
+  if (const auto rules = comm::parse_rules(*settings); !rules.ok()) return refuse(rules.status());
   const int cores = usable_cores();
   auto job = job_from(flags, cores);
   if (!job.ok()) return refuse(job.status());

@@ -64,6 +64,15 @@ int begin_of(std::vector<const char*> words) {
   return program_begin(app, static_cast<int>(words.size()), words.data());
 }
 
+TEST(Flags, ARuleOrAVerbThatDoesNotExistIsNamed) {
+  Launched job({"run", "-n", "2", "true"}, {.environment = {{"TUTTI_ALGO", "rign"}}});
+  EXPECT_EQ(job.exit_status(), 2);
+  EXPECT_THAT(job.err(), HasSubstr("no algorithm is called 'rign'"));
+  Launched verb({"launch", "-n", "2"});
+  EXPECT_EQ(verb.exit_status(), 2);
+  EXPECT_THAT(verb.err(), HasSubstr("no command is called 'launch'; there are env, explain"));
+}
+
 TEST(Flags, EndWhereTheProgramBegins) {
   EXPECT_EQ(begin_of({"tutti", "run", "-n", "2", "train", "-n", "3"}), 4);
   EXPECT_EQ(begin_of({"tutti", "run", "-n2", "train"}), 3);
