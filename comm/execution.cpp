@@ -217,7 +217,7 @@ bool Execution::send_segment(std::uint32_t index) {
       bool same = true;
       for (int peer : p.step.peers) same = same && wires_[std::size_t(peer)].transport == wire.transport;
       s.stage = wire.transport;
-      s.staged = same ? wire.transport->stage(data, header.bytes, int(peer_count)) : transport::Transport::kNoStage;
+      s.staged = same && !wire.transport->in_place(data, header.bytes) ? wire.transport->stage(data, header.bytes, int(peer_count)) : transport::Transport::kNoStage;
       if (s.staged == 0 && !oldest_) return false;
       if (s.staged == 0) s.staged = transport::Transport::kNoStage;   // a copy for each, in the room kept for its lane
     }

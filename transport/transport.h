@@ -95,6 +95,8 @@ class Transport {
   // again. kNoStage: this wire (or so few bytes) has no use for it, send() to each.
   static constexpr std::uint64_t kNoStage = ~std::uint64_t(0);
   virtual std::uint64_t stage(const std::byte* /*data*/, std::uint32_t /*bytes*/, int /*readers*/) { return kNoStage; }
+  // Whether receivers would read these bytes where they lie: then there is nothing to stage, and send() is pending.
+  virtual bool in_place(const std::byte* /*data*/, std::uint64_t /*bytes*/) const { return false; }
   // Gives back the reads of a staged segment that will not happen.
   virtual void unstage(std::uint64_t /*staged*/, int /*readers*/) {}
   // Moves what can be moved without blocking; calls the listener. Returns whether anything happened.

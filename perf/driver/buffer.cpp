@@ -9,6 +9,7 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <tutti/memory.h>
 
 namespace tutti::perf {
 namespace {
@@ -26,16 +27,27 @@ std::size_t available_memory() {
   return 0;
 }
 
-void Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+void Unmap::operator()(std::byte* memory) const {
+  if (bytes == 0) deallocate(memory);
+  else munmap(memory, bytes);
+}
 
-Result<Buffer> Buffer::make(std::size_t capacity, std::size_t most_shift) {
+namespace {
+
+Result<void*> ordinary(std::size_t bytes) {
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory != MAP_FAILED) return memory;
+  return Status(Code::out_of_resources, fmt::format("no memory for a buffer of {} bytes: {}", bytes, std::strerror(errno)));
+}
+
+}  // namespace
+
+Result<Buffer> Buffer::make(std::size_t capacity, std::size_t most_shift, bool allocated) {
   const std::size_t bytes = kPage + most_shift + capacity + kGuard;
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return Status(Code::out_of_resources,
-                  fmt::format("no memory for a buffer of {} bytes: {}", bytes, std::strerror(errno)));
+  const auto memory = allocated ? allocate(bytes) : ordinary(bytes);
+  if (!memory.ok()) return memory.status();
   Buffer buffer;
-  buffer.memory_ = {static_cast<std::byte*>(memory), Unmap{bytes}};
+  buffer.memory_ = {static_cast<std::byte*>(*memory), Unmap{allocated ? 0 : bytes}};
   buffer.set_shift(0);
   buffer.arm(capacity + most_shift, std::byte{1});
   return buffer;

@@ -1,5 +1,5 @@
 #pragma once
-// Buffer: host memory with guard bytes around what an operation may touch. One owner, not copied.
+// Buffer: host memory, or tutti::allocate's, with guard bytes around what an operation may touch. One owner, not copied.
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -12,7 +12,7 @@ namespace tutti::perf {
 std::size_t available_memory();
 
 struct Unmap {
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;      // 0: tutti::deallocate
   void operator()(std::byte* memory) const;
 };
 
@@ -22,7 +22,7 @@ class Buffer {
 
   Buffer() = default;
   // The memory is touched. out_of_resources.
-  static Result<Buffer> make(std::size_t capacity, std::size_t most_shift);
+  static Result<Buffer> make(std::size_t capacity, std::size_t most_shift, bool allocated = false);
 
   // Where the data begin: `shift` bytes (at most most_shift) off a page's beginning.
   std::byte* data() const { return data_; }

@@ -79,8 +79,10 @@ void memory_from(Options& o, const std::string& text) {
   if (text == "cuda") throw CLI::ValidationError("--memory", "this build has no CUDA");
   if (text == "0" || text == "1")
     o.memory_report = text == "1";  // nccl-tests' --memory
-  else if (text != "host")
-    refuse("--memory", text, "host or cuda");
+  else if (text == "host" || text == "allocated")
+    o.allocated = text == "allocated";
+  else
+    refuse("--memory", text, "host, allocated or cuda");
 }
 
 AddedRun added_from(const std::string& text) {
@@ -206,7 +208,13 @@ void add_results(CLI::App& app, Options& o) {
   add_bool(app, "-I,--per_iter_timing", "add minimum, percentiles and spread of single iterations", o.per_iteration)
       ->group(group);
   add_bool(app, "-M,--memory-report", "tell the memory that buffers and library take", o.memory_report)->group(group);
-  add(app, "--memory", "where buffers lie: host", "host|cuda", [&o](const std::string& text) {
+  add(app, "-R,--local_register", "1: buffers by tutti::allocate, which ranks of one host read in place, as --memory allocated", "0|1",
+      [&o](const std::string& text) {
+        if (text != "0" && text != "1") refuse("-R", text, "0 or 1 (2, symmetric windows, is of GPUs)");
+        o.allocated = text == "1";
+      })
+      ->group(group);
+  add(app, "--memory", "where buffers lie: host, or allocated (by tutti::allocate)", "host|allocated|cuda", [&o](const std::string& text) {
     memory_from(o, text);
   })->group(group);
   const auto file = [&](const char* names, const char* help, std::string& into) {
@@ -232,7 +240,6 @@ void add_refused(CLI::App& app) {
     })->group("Of nccl-tests, without a meaning on host memory");
   };
   refused("-G,--cudagraph", "0", "operations on host memory are not captured into CUDA graphs");
-  refused("-R,--local_register", "0", "buffers on host memory are not registered");
   refused("-x,--cta_policy", "0", "there are no thread blocks on host memory");
   refused("-D,--device_implementation", "0", "there is no device API on host memory");
   refused("-V,--device_cta_count", "16", "there are no thread blocks on host memory");

@@ -39,6 +39,7 @@ struct Options {
   bool all_roots = false;
   Blocking blocking = Blocking::none;
   double timeout_s = 0;  // 0: the library's own
+  bool allocated = false;          // buffers by tutti::allocate
   bool cpu_time = false, timestamps = false, memory_report = false, per_iteration = false;
   Average average = Average::mean;
   int skip = 0;                 // first iterations that percentiles leave out

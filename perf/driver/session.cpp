@@ -91,7 +91,7 @@ Status Session::prepare_buffers() {
                         "the number of ranks",
                         wanted >> 20, there >> 20)};
   for (auto [buffer, bytes] : {std::pair(&input_, input), std::pair(&output_, output)}) {
-    Result<Buffer> made = Buffer::make(bytes, shift);
+    Result<Buffer> made = Buffer::make(bytes, shift, options_.allocated);
     if (!made.ok()) return made.status();
     *buffer = std::move(made).value();
   }

@@ -84,13 +84,17 @@ TEST(Options, PlotsOfEarlierRuns) {
   EXPECT_THAT(refused({"--plot-add", "a.json"}), HasSubstr("needs --plot"));
 }
 TEST(Options, WhatHostMemoryLacksIsRefusedButForItsDefault) {
-  for (const char* flag : {"-G", "-R", "-x", "-D", "-y"}) {
+  for (const char* flag : {"-G", "-x", "-D", "-y"}) {
     good({flag, "0"});
     EXPECT_THAT(refused({flag, "1"}), HasSubstr("host memory")) << flag;
   }
   good({"-V", "16"});
   EXPECT_THAT(refused({"-V", "32"}), HasSubstr("host memory"));
   good({"--memory", "host"});
+  EXPECT_TRUE(good({"--memory", "allocated"}).allocated);
+  EXPECT_TRUE(good({"-R", "1"}).allocated);
+  EXPECT_FALSE(good({"-R", "0"}).allocated);
+  EXPECT_THAT(refused({"-R", "2"}), HasSubstr("symmetric"));
   EXPECT_THAT(refused({"--memory", "cuda"}), HasSubstr("this build has no CUDA"));
 }
 TEST(Options, HelpIsNoError) {

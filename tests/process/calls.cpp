@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 namespace tutti::test {
 namespace {
@@ -14,10 +15,17 @@ constexpr auto kUntouched = std::byte(0xc3);
 // Bytes at a chosen misalignment, with guards.
 class Guarded {
  public:
-  Guarded(std::size_t bytes, std::size_t shift)
-      : bytes_(bytes),
-        memory_(bytes + 3 * kGuard + shift, kUntouched),
-        at_(kGuard + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 + shift) {}
+  Guarded(std::size_t bytes, std::size_t shift, bool allocated) : bytes_(bytes), own_(allocated ? 0 : bytes + 3 * kGuard + shift) {
+    memory_ = own_;
+    if (allocated) memory_ = {static_cast<std::byte*>(allocate(bytes + 3 * kGuard + shift).value()), bytes + 3 * kGuard + shift};
+    std::fill(memory_.begin(), memory_.end(), kUntouched);
+    at_ = kGuard + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 + shift;
+  }
+  ~Guarded() {
+    if (own_.empty()) deallocate(memory_.data());
+  }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
   std::byte* data() { return memory_.data() + at_; }
   bool intact() const {
     for (std::size_t i = 0; i < memory_.size(); ++i)
@@ -27,8 +35,9 @@ class Guarded {
 
  private:
   std::size_t bytes_;
-  std::vector<std::byte> memory_;
-  std::size_t at_;
+  std::vector<std::byte> own_;
+  std::span<std::byte> memory_;
+  std::size_t at_ = 0;
 };
 
 using Origin = std::function<std::optional<Source>(std::size_t)>;
@@ -80,12 +89,12 @@ class Attempt {
   void make(std::size_t inputs, std::size_t outputs, std::size_t place, bool in_place, Origin origin) {
     inputs_ = inputs, outputs_ = outputs, in_place_ = in_place, origin_ = std::move(origin);
     if (in_place) {
-      first_ = std::make_unique<Guarded>(std::max(inputs, outputs) * size_, test_.shift);
+      first_ = std::make_unique<Guarded>(std::max(inputs, outputs) * size_, test_.shift, test_.allocated);
       input_ = first_->data() + (inputs < outputs ? place * size_ : 0);
       output_ = first_->data() + (outputs < inputs ? place * size_ : 0);
     } else {
-      first_ = std::make_unique<Guarded>(inputs * size_, test_.shift);
-      second_ = std::make_unique<Guarded>(outputs * size_, test_.shift ? test_.shift + size_ : 0);
+      first_ = std::make_unique<Guarded>(inputs * size_, test_.shift, test_.allocated);
+      second_ = std::make_unique<Guarded>(outputs * size_, test_.shift ? test_.shift + size_ : 0, test_.allocated);
       input_ = first_->data();
       output_ = second_->data();
     }
@@ -245,7 +254,7 @@ std::string Case::text() const {
                     std::string(tutti::name_of(filling.type));
   if (reduces(kind)) out += " " + std::string(tutti::name_of(filling.op));
   out += " root " + std::to_string(root) + " shift " + std::to_string(shift);
-  return out + (in_place ? " in place" : "") + (gaps ? " with gaps" : "");
+  return out + (in_place ? " in place" : "") + (allocated ? " allocated" : "") + (gaps ? " with gaps" : "");
 }
 
 std::string tried(Communicator& comm, const Case& test) {

@@ -33,6 +33,7 @@ struct Case {
   int root = 0;
   bool in_place = false;
   std::size_t shift = 0;  // bytes that the buffers lie off the alignment of 64
+  bool allocated = false; // the buffers, by tutti::allocate; else ordinary memory
   bool gaps = false;      // v forms: blocks with gaps, in reverse order
   std::string text() const;
 };

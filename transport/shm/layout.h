@@ -1,6 +1,9 @@
 #pragma once
 // What lies in shared memory, byte for byte. All ranks of a job run the same wire version, so that plain structs serve.
 //
+// What lies in a region (regions.h) stays there: the cell tells where, and a ticket, a counter like that of a slot, tells when the
+// receiver has read it.
+//
 // Outbox: one a rank, mapped by all its local peers. Slots hold segments that the owner sends; receivers read them in place
 // and count `readers` down. Lane pair: one a connection; each lane is a ring of cells that its sender fills and its receiver
 // empties. A cell carries the header, and the payload itself where that is small: 16 bytes share the header's cache line.
@@ -27,6 +30,8 @@ inline constexpr std::uint32_t kShared = kSlotClasses[0].count + kSlotClasses[1]
 // One large slot for each (peer, communicator), made when the shared ones are taken: room for SegmentHeader::first.
 inline constexpr std::uint32_t kReserve = 448;
 inline constexpr std::uint32_t kSlots = kShared + kReserve;
+inline constexpr std::uint32_t kTickets = 64;           // numbered behind the slots
+inline constexpr std::uint32_t kLeastInPlace = 4096;    // bytes of a segment that is worth a ticket
 
 // Bits of Outbox::sleeping: what the owner wants to be woken for.
 inline constexpr std::uint32_t kWantsData = 1, kWantsRoom = 2;
@@ -36,7 +41,8 @@ struct Outbox {
   struct alignas(kCacheLine) Slot {
     std::atomic<std::uint32_t> readers;
   };
-  std::array<Slot, kSlots> slots;
+  std::array<Slot, kSlots + kTickets> slots;
+  std::atomic<std::int32_t> process, descriptor;        // by which others may find this memory, to see whether they find any
 };
 inline constexpr std::size_t kOutboxHeader = (sizeof(Outbox) + 4095) / 4096 * 4096;
 
@@ -74,6 +80,7 @@ struct Lane {
 struct LanePair {
   alignas(kCacheLine) std::atomic<std::uint64_t> greeting[2];   // each side writes its own, and checks the other's
   Lane lanes[2];                                                // [0] from the side that opened the connection
+  alignas(kCacheLine) std::atomic<std::uint32_t> reads_in_place[2];   // each side its own: it can map the other's regions
 };
 inline constexpr std::uint64_t kGreeting[2] = {0x7475747469206869ull, 0x7475747469206f6bull};
 

@@ -1,5 +1,6 @@
 #include "transport/shm/shm_connection.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -9,7 +10,7 @@
 namespace tutti::transport::shm {
 
 ShmConnection::ShmConnection(ShmTransport& transport, int peer, std::unique_ptr<Stream> stream, SharedMemory lanes, bool opener)
-    : transport_(transport), peer_(peer), stream_(std::move(stream)), lanes_(std::move(lanes)) {
+    : transport_(transport), peer_(peer), stream_(std::move(stream)), lanes_(std::move(lanes)), opener_(opener) {
   auto* pair = reinterpret_cast<LanePair*>(lanes_.data());
   out_ = &pair->lanes[opener ? 0 : 1];
   in_ = &pair->lanes[opener ? 1 : 0];
@@ -21,9 +22,21 @@ ShmConnection::~ShmConnection() {
 
 void ShmConnection::join(SharedMemory outbox, int doorbell) {
   outbox_ = std::move(outbox);
+  find_out_whether_regions_can_be_read();
   outbox_.close_descriptor();
   lanes_.close_descriptor();
   doorbell_ = doorbell;
+}
+
+// What the peer passed is also found by way of /proc, or nothing of its is: then the same goes for its regions.
+void ShmConnection::find_out_whether_regions_can_be_read() {
+  const auto& theirs = *reinterpret_cast<const Outbox*>(outbox_.data());
+  const int found = foreign_descriptor(theirs.process.load(std::memory_order_relaxed), theirs.descriptor.load(std::memory_order_relaxed));
+  if (found < 0) return;
+  struct stat passed {}, opened {};
+  const bool same = fstat(outbox_.descriptor(), &passed) == 0 && fstat(found, &opened) == 0 && passed.st_ino == opened.st_ino && passed.st_dev == opened.st_dev;
+  close(found);
+  reinterpret_cast<LanePair*>(lanes_.data())->reads_in_place[opener_ ? 0 : 1].store(same, std::memory_order_release);
 }
 
 // The next free cell, or nullptr while the receiver has not emptied it.
@@ -54,9 +67,20 @@ void ShmConnection::publish(Cell& cell, const SegmentHeader& header, std::uint32
   transport_.unsettled_ = true;
 }
 
-Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std::uint64_t) {
+Sent ShmConnection::lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint64_t token) {
+  const std::uint32_t ticket = transport_.take_ticket(*this, token);
+  if (ticket == kNoSlot) return Sent::again;
+  std::memcpy(cell.payload.data(), &part, sizeof part);
+  publish(cell, header, ticket);
+  return Sent::pending;
+}
+
+Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) {
   Cell* cell = reserve();
   if (!cell) return Sent::again;
+  const auto* pair = reinterpret_cast<const LanePair*>(lanes_.data());
+  if (header.bytes >= kLeastInPlace && pair->reads_in_place[opener_ ? 1 : 0].load(std::memory_order_acquire))
+    if (const auto part = region_part(data, header.bytes)) return lend(*cell, header, *part, token);
   std::uint32_t slot = kNoSlot;
   if (header.bytes <= kInlineBytes) {
     if (header.bytes > 0) std::memcpy(cell->payload.data(), data, header.bytes);      // of nothing there may be no address
@@ -93,6 +117,22 @@ const std::byte* ShmConnection::in_slot(std::uint32_t slot) {
   return outbox_.data() + slot_offset(slot);
 }
 
+bool ShmConnection::lends(const Cell& cell) const { return cell.slot >= kSlots && cell.slot < kSlots + kTickets; }
+
+const std::byte* ShmConnection::in_region(const Cell& cell) {
+  RegionPart part;
+  std::memcpy(&part, cell.payload.data(), sizeof part);
+  auto found = regions_.find(part.token);
+  if (found == regions_.end()) {
+    std::erase_if(regions_, [](const auto& r) { return is_dropped(r.second); });
+    auto region = open_region(part);
+    if (!region) return nullptr;
+    found = regions_.emplace(part.token, std::move(*region)).first;
+  }
+  const SharedMemory& region = found->second;
+  return part.offset <= region.bytes() && cell.bytes <= region.bytes() - part.offset ? region.data() + part.offset : nullptr;
+}
+
 // Delivers the next arrival. One at a time: it may complete what the caller waits for, and the next may belong to what this
 // rank has yet to start.
 bool ShmConnection::receive() {
@@ -106,7 +146,12 @@ bool ShmConnection::receive() {
   header.offset = cell.offset;
   header.message_bytes = cell.message_bytes;
   const std::uint32_t slot = cell.slot;
-  if (slot == kNoSlot ? cell.bytes > kInlineBytes : slot >= kSlots || cell.bytes > slot_bytes(slot)) {
+  const std::byte* const lent = lends(cell) ? in_region(cell) : nullptr;
+  if (lends(cell) && !lent) {
+    transport_.lost(*this, Status(Code::network, "shared memory: memory that the peer allocated cannot be mapped here", peer_));
+    return false;
+  }
+  if (!lent && (slot == kNoSlot ? cell.bytes > kInlineBytes : slot >= kSlots || cell.bytes > slot_bytes(slot))) {
     transport_.lost(*this, Status(Code::network, "shared memory: a cell that makes no sense", peer_));
     return false;
   }
@@ -115,7 +160,7 @@ bool ShmConnection::receive() {
     transport_.listener_.on_segment(peer_, header, cell.payload.data(), {});
   } else {
     const Lease lease{&transport_, std::uint64_t(peer_) << 32 | slot};
-    transport_.listener_.on_segment(peer_, header, in_slot(slot), lease);
+    transport_.listener_.on_segment(peer_, header, lent ? lent : in_slot(slot), lease);
   }
   in_->consumed.store(received_, std::memory_order_release);
   news_ |= kWantsRoom;

@@ -1,5 +1,8 @@
 #pragma once
 // ShmConnection: this rank's end of one pair's lanes.
+#include <unordered_map>
+
+#include "transport/shm/regions.h"
 #include "transport/shm/shm_transport.h"
 
 namespace tutti::transport::shm {
@@ -25,11 +28,17 @@ class ShmConnection final : public Connection {
   bool has_arrivals() const;
   void ring_if_sleeping();
   const std::byte* in_slot(std::uint32_t slot);   // where the peer's slot lies here
+  bool lends(const Cell& cell) const;             // it tells of a part of a region
+  const std::byte* in_region(const Cell& cell);   // where that lies here; nullptr: nowhere
+  void find_out_whether_regions_can_be_read();
+  Sent lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint64_t token);
 
   ShmTransport& transport_;
   int peer_;
   std::unique_ptr<Stream> stream_;
   SharedMemory lanes_, outbox_;
+  bool opener_;
+  std::unordered_map<std::uint64_t, SharedMemory> regions_;     // of the peer's, by token
   Lane* out_;
   Lane* in_;
   int doorbell_ = -1;

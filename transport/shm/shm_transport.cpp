@@ -43,6 +43,9 @@ Status ShmTransport::ensure_outbox() {
   auto memory = SharedMemory::create(kOutboxBytes);
   if (!memory) return memory.status();
   outbox_memory_ = std::move(*memory);
+  outbox().process.store(::getpid(), std::memory_order_relaxed);
+  outbox().descriptor.store(outbox_memory_.descriptor(), std::memory_order_relaxed);
+  for (std::uint32_t ticket = kTickets; ticket-- > 0;) tickets_.push_back(kSlots + ticket);
   return {};
 }
 
@@ -125,6 +128,11 @@ void ShmTransport::lost(ShmConnection& connection, const Status& why) {
   connection.stream_->when_readable({});
   while (connection.receive()) {   // what it had sent before its end
   }
+  std::erase_if(lent_, [&](const Lent& l) {
+    if (l.reader != &connection) return false;
+    tickets_.push_back(l.ticket);
+    return true;
+  });
   listener_.on_lost(connection.peer_, why);
 }
 
@@ -180,6 +188,34 @@ bool ShmTransport::grow(std::size_t slot_class) {
   return true;
 }
 
+// kNoSlot: all are out.
+std::uint32_t ShmTransport::take_ticket(ShmConnection& user, std::uint64_t token) {
+  if (tickets_.empty()) {
+    starved_ = true;
+    return kNoSlot;
+  }
+  const std::uint32_t ticket = tickets_.back();
+  tickets_.pop_back();
+  outbox().slots[ticket].readers.store(1, std::memory_order_relaxed);
+  lent_.push_back({ticket, &user, token});
+  return ticket;
+}
+
+// Tells of the parts that have been read.
+bool ShmTransport::take_back() {
+  std::vector<Lent> read;
+  std::erase_if(lent_, [&](const Lent& l) {
+    if (outbox().slots[l.ticket].readers.load(std::memory_order_acquire) != 0) return false;
+    read.push_back(l);
+    return true;
+  });
+  for (const Lent& l : read) {
+    tickets_.push_back(l.ticket);
+    listener_.on_sent(l.reader->peer_, l.token);
+  }
+  return !read.empty();
+}
+
 // Collects the slots that all readers have left.
 bool ShmTransport::reclaim() {
   const std::size_t before = busy_.size();
@@ -214,6 +250,8 @@ std::uint64_t ShmTransport::stage(const std::byte* data, std::uint32_t bytes, in
   return slot + 1;
 }
 
+bool ShmTransport::in_place(const std::byte* data, std::uint64_t bytes) const { return bytes >= kLeastInPlace && region_part(data, bytes).has_value(); }
+
 void ShmTransport::unstage(std::uint64_t staged, int readers) {
   outbox().slots[staged - 1].readers.fetch_sub(std::uint32_t(readers), std::memory_order_release);
 }
@@ -245,13 +283,14 @@ bool ShmTransport::poll() {
   bool any = false;
   for (std::size_t i = 0; i < connections_.size(); ++i)
     if (!connections_[i]->lost_) any |= connections_[i]->receive();
+  if (!lent_.empty()) any |= take_back();
   return any;
 }
 
 bool ShmTransport::prepare_sleep() {
   if (!outbox_memory_.data()) return true;
   if (unsettled_) settle();
-  outbox().sleeping.store(kWantsData | (starved_ ? kWantsRoom : 0), std::memory_order_seq_cst);
+  outbox().sleeping.store(kWantsData | (starved_ || !lent_.empty() ? kWantsRoom : 0), std::memory_order_seq_cst);
   bool something = false;
   for (const auto& c : connections_) {
     if (c->lost_) continue;
@@ -259,6 +298,7 @@ bool ShmTransport::prepare_sleep() {
     something |= starved_ && c->sent_ == c->room_until_ &&
                  c->out_->consumed.load(std::memory_order_seq_cst) + kCells != c->room_until_;
   }
+  for (const Lent& l : lent_) something |= outbox().slots[l.ticket].readers.load(std::memory_order_seq_cst) == 0;
   if (starved_) {
     something |= reclaim();
     for (const std::uint32_t slot : reserve_waits_) something |= outbox().slots[slot].readers.load(std::memory_order_seq_cst) == 0;

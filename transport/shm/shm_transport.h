@@ -36,7 +36,9 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::string name() const override { return "shm"; }
   std::size_t segment_bytes(std::uint64_t message_bytes) const override;
   std::uint64_t stage(const std::byte* data, std::uint32_t bytes, int readers) override;
+  bool in_place(const std::byte* data, std::uint64_t bytes) const override;
   void unstage(std::uint64_t staged, int readers) override;
+  bool drained() const override { return lent_.empty(); }
   bool poll() override;
   bool prepare_sleep() override;
   void wake_done() override;
@@ -51,6 +53,8 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::uint32_t take_slot(std::uint32_t bytes, ShmConnection* user);
   std::uint32_t take_reserve(std::uint64_t peer_and_communicator);
   std::uint32_t fair_share(const ShmConnection* user) const;
+  std::uint32_t take_ticket(ShmConnection& user, std::uint64_t token);
+  bool take_back();
   bool reclaim();
   bool grow(std::size_t slot_class);
   std::uint32_t slots_of(std::size_t slot_class) const;
@@ -71,6 +75,13 @@ class ShmTransport final : public Transport, private LeaseHolder {
     ShmConnection* user;                           // null: staged for several
   };
   std::vector<Busy> busy_;
+  struct Lent {
+    std::uint32_t ticket;
+    ShmConnection* reader;
+    std::uint64_t token;                           // of send()
+  };
+  std::vector<Lent> lent_;                         // parts of regions that are being read
+  std::vector<std::uint32_t> tickets_;             // free ones
   std::uint32_t staged_ = 0;                       // large slots that hold multicasts
   std::unordered_map<std::uint64_t, std::uint32_t> reserve_;
   std::vector<std::uint32_t> reserve_waits_;       // found taken since the last poll

@@ -1,0 +1,16 @@
+#include <tutti/memory.h>
+
+#include "transport/shm/regions.h"
+
+namespace tutti {
+
+Result<void*> allocate(std::size_t bytes) {
+  if (bytes == 0) return Status(Code::invalid_argument, "allocate: 0 bytes, wanted at least one");
+  auto region = transport::shm::make_region(bytes);
+  if (!region) return region.status();
+  return static_cast<void*>(*region);
+}
+
+void deallocate(void* memory) { transport::shm::drop_region(static_cast<std::byte*>(memory)); }
+
+}  // namespace tutti
