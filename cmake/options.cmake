@@ -1,11 +1,11 @@
 # What every target of this project is compiled with.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 
 add_library(tutti_options INTERFACE)
 target_include_directories(tutti_options INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
-target_link_libraries(tutti_options INTERFACE Threads::Threads fmt::fmt OpenSSL::Crypto)
+target_link_libraries(tutti_options INTERFACE Threads::Threads fmt::fmt OpenSSL::SSL OpenSSL::Crypto)
 # -ffp-contract=off: the same bits whatever the compiler would fuse.
 target_compile_options(tutti_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror -Wno-missing-field-initializers

@@ -6,6 +6,8 @@
 #include <limits>
 #include <numeric>
 
+#include "core/memory_map.h"
+
 namespace tutti::comm {
 namespace {
 
@@ -16,6 +18,7 @@ struct Range {
   const char* name;
   const void* pointer;
   std::uint64_t bytes;
+  bool written = false;
 };
 
 class Checker {
@@ -41,6 +44,9 @@ class Checker {
   }
   void pointer(const Range& r) {
     if (r.bytes && !r.pointer) fail(r.name, "null", fmt::format("a buffer of {} bytes", r.bytes));
+    else if (self_.check && status_.ok())
+      if (const std::string complaint = memory_complaint(r.pointer, r.bytes, r.written); !complaint.empty())
+        fail(r.name, fmt::format("{}, of which {}", r.pointer, complaint), fmt::format("a buffer of {} bytes", r.bytes));
   }
   // In place, or apart.
   void apart(const Range& input, const Range& output, bool in_place) {
@@ -127,7 +133,7 @@ const void* block_at(const void* base_pointer, std::uint64_t elements, std::size
 Result<Prepared> vector_call(Checker& check, Prepared p, bool reads, bool writes) {
   const std::uint64_t bytes = check.bytes("count", p.call.count);
   p.in_place = p.binding.input == p.binding.output && reads && writes;
-  check.apart({"input", p.binding.input, reads ? bytes : 0}, {"output", p.binding.output, writes ? bytes : 0}, p.in_place);
+  check.apart({"input", p.binding.input, reads ? bytes : 0}, {"output", p.binding.output, writes ? bytes : 0, true}, p.in_place);
   p.binding.vector = p.call.count;
   p.bytes = bytes;
   return done(check, std::move(p));
@@ -144,7 +150,7 @@ Result<Prepared> block_call(Checker& check, Prepared p, Rank self, Sides sides) 
   const void* in_place = sides.full_input ? block_at(p.binding.input, own, check.element()) : block_at(p.binding.output, own, check.element());
   p.in_place = sides.reads && sides.writes && in_place == (sides.full_input ? p.binding.output : p.binding.input);
   check.apart({"input", p.binding.input, !sides.reads ? 0 : sides.full_input ? all : block},
-              {"output", p.binding.output, !sides.writes ? 0 : sides.full_input ? block : all}, p.in_place);
+              {"output", p.binding.output, !sides.writes ? 0 : sides.full_input ? block : all, true}, p.in_place);
   (sides.full_input ? p.binding.in : p.binding.out).each = p.call.count;
   p.bytes = all;
   return done(check, std::move(p));
@@ -208,7 +214,7 @@ Result<Prepared> prepare(const AllToAll& c, Rank self) {
   Prepared p = base(Collective::all_to_all, c.type, ReduceOp::sum, 0, c.count, c.input, c.output);
   p.bytes = check.bytes("count", c.count, std::uint64_t(self.count));
   p.in_place = c.input == c.output;
-  check.apart({"input", c.input, p.bytes}, {"output", c.output, p.bytes}, p.in_place);
+  check.apart({"input", c.input, p.bytes}, {"output", c.output, p.bytes, true}, p.in_place);
   p.binding.in.each = p.binding.out.each = c.count;
   return done(check, std::move(p));
 }
@@ -222,7 +228,7 @@ Result<Prepared> prepare(const AllGatherV& c, Rank self) {
   const std::uint64_t span = check.bytes("offsets", set_blocks(p, p.binding.out, c.counts, c.offsets));
   const std::uint64_t own = p.binding.out.offset(std::uint64_t(self.rank));
   p.in_place = c.input == block_at(c.output, own, check.element());
-  check.apart({"input", c.input, check.bytes("counts", c.counts[std::size_t(self.rank)])}, {"output", c.output, span}, p.in_place);
+  check.apart({"input", c.input, check.bytes("counts", c.counts[std::size_t(self.rank)])}, {"output", c.output, span, true}, p.in_place);
   p.bytes = check.bytes("counts", p.call.count);
   return done(check, std::move(p));
 }
@@ -237,7 +243,7 @@ Result<Prepared> prepare(const ReduceScatterV& c, Rank self) {
   const std::uint64_t span = check.bytes("offsets", set_blocks(p, p.binding.in, c.counts, c.offsets));
   const std::uint64_t own = p.binding.in.offset(std::uint64_t(self.rank));
   p.in_place = c.output == block_at(c.input, own, check.element());
-  check.apart({"input", c.input, span}, {"output", c.output, check.bytes("counts", c.counts[std::size_t(self.rank)])}, p.in_place);
+  check.apart({"input", c.input, span}, {"output", c.output, check.bytes("counts", c.counts[std::size_t(self.rank)]), true}, p.in_place);
   p.bytes = check.bytes("counts", p.call.count);
   return done(check, std::move(p));
 }
@@ -255,7 +261,7 @@ Result<Prepared> prepare(const AllToAllV& c, Rank self) {
   const auto self_index = std::size_t(self.rank);
   if (c.send_counts[self_index] != c.recv_counts[self_index])
     check.fail("recv_counts", fmt::format("{} for this rank itself", c.recv_counts[self_index]), fmt::format("send_counts' {}", c.send_counts[self_index]));
-  check.apart({"input", c.input, in}, {"output", c.output, out}, false);
+  check.apart({"input", c.input, in}, {"output", c.output, out, true}, false);
   p.uniform = false;
   p.bytes = std::max(in, out);
   return done(check, std::move(p));
@@ -277,7 +283,7 @@ Result<Prepared> prepare(const Recv& c, Rank self) {
   Prepared p = base(Collective::recv, c.type, ReduceOp::sum, 0, c.count, nullptr, c.output);
   p.bytes = check.bytes("count", c.count);
   p.binding.vector = c.count;
-  check.pointer({"output", c.output, p.bytes});
+  check.pointer({"output", c.output, p.bytes, true});
   return done(check, std::move(p));
 }
 

@@ -20,6 +20,7 @@ struct Prepared {
 
 struct Rank {
   int rank = 0, count = 1;
+  bool check = false;           // whether all of each buffer may be read, or written (TUTTI_CHECK)
 };
 
 // Each: invalid_argument naming the argument, its value and what was wanted.

@@ -112,7 +112,9 @@ Joining::Joining(Loop& loop, const JoinRequest& request)
       started_(loop.now()),
       deadline_(started_ + request.settings.init_timeout),
       links_(loop) {
-  world_.reset(new World(loop, request.rank, request.key));
+  JobKey key = request.key;
+  key.encrypt = key.encrypt || request.settings.encrypt;
+  world_.reset(new World(loop, request.rank, key));
   world_->joining_ = this;
   const HostFacts facts = request.host ? *request.host : read_host_facts();
   own_.rank = request.rank;
@@ -195,7 +197,7 @@ Task<void> Joining::tell(Status why) {
 Status Joining::open_doors() {
   World* world = world_.get();
   world->reception_ = std::make_unique<Reception>(
-      loop_, request_.key, request_.rank,
+      loop_, world_->key_, request_.rank,
       [world](const PeerHello& hello, StreamPtr stream) { world->arrived(hello, std::move(stream)); });
   Status first;
   bool tcp = false;
@@ -246,7 +248,7 @@ std::vector<std::string> Joining::meeting_hosts(int& port) {
 }
 
 Task<Status> Joining::host() {
-  meeting_ = std::make_unique<MeetingPoint>(loop_, request_.key, request_.rank);
+  meeting_ = std::make_unique<MeetingPoint>(loop_, world_->key_, request_.rank);
   int port = 0;
   auto hosts = meeting_hosts(port);
   if (hosts.empty())
@@ -310,7 +312,7 @@ Task<Status> Joining::visit() {
       // One that swallows what it is sent must not keep us from asking the others again.
       const Nanoseconds limit = where->size() == 1 ? Nanoseconds(kHandshakeLimit) : round;
       round = std::min<Nanoseconds>(round * 2, kHandshakeLimit);
-      auto dialling = dial(loop_, *where, request_.key, caller, std::min(deadline_, loop_.now() + limit));
+      auto dialling = dial(loop_, *where, world_->key_, caller, std::min(deadline_, loop_.now() + limit));
       auto dialled = co_await dialling;
       if (dialled) {
         auto asking =

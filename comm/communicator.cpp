@@ -18,7 +18,7 @@ Status empty() { return Status(Code::invalid_state, "the communicator is empty o
 template <class Call>
 Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
   if (!member) return Work(empty());
-  auto prepared = comm::prepare(call, {member->rank(), member->rank_count()});
+  auto prepared = comm::prepare(call, member->self());
   if (!prepared) return member->refuse(prepared.status());
   return member->start(std::move(*prepared));
 }
@@ -26,7 +26,7 @@ Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
 template <class Call>
 Work run_pair(const std::shared_ptr<comm::Member>& member, Collective what, const Call& call) {
   if (!member) return Work(empty());
-  auto prepared = comm::prepare(call, {member->rank(), member->rank_count()});
+  auto prepared = comm::prepare(call, member->self());
   if (!prepared) return member->refuse(prepared.status());
   return member->start_pair(what, std::move(*prepared), call.peer);
 }

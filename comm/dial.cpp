@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "comm/tls_stream.h"
+
 namespace tutti::comm {
 namespace {
 
@@ -17,11 +19,20 @@ Task<void> try_one(Loop& loop, const std::string& address, const JobKey& key, Pe
     answers.push(stream.status());
     co_return;
   }
-  auto shaking = handshake_connect(loop, **stream, key, own, deadline, &taken);
+  ChannelTerms terms;
+  auto shaking = handshake_connect(loop, **stream, key, own, deadline, &taken, &terms);
   auto peer = co_await shaking;
   if (!peer) {
     answers.push(peer.status());
     co_return;
+  }
+  if (terms.encrypt && !is_unix(**stream)) {
+    auto securing = secure(loop, std::move(*stream), terms.secret, TlsRole::client, deadline);
+    stream = co_await securing;
+    if (!stream) {
+      answers.push(stream.status());
+      co_return;
+    }
   }
   answers.push(Dialled{std::move(*stream), *peer});
 }

@@ -34,6 +34,7 @@ transport::TcpOptions tcp_options(const Settings& settings) {
   options.landing_limit = Budget(settings.memory_limit).granted;
   options.eager_limit = Budget(settings.memory_limit).eager;
   options.crc = settings.crc;
+  options.resumable = true;
   if (settings.segment) options.segment_bytes = settings.segment;
   return options;
 }
@@ -45,12 +46,19 @@ Engine::Engine(EngineSetup setup)
       oversubscribed_(setup.oversubscribed), threaded_(setup.threaded), loop_(std::move(setup.loop)),
       directory_(std::move(setup.directory)),
       journal_(*loop_, std::move(setup.recorder), setup.threaded && record::has_even_counter()), peers_(std::size_t(setup.world_size)) {
-  shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment, Budget(settings_.memory_limit).slots});
+  shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment, Budget(settings_.memory_limit).slots, settings_.check});
   tcp_ = std::make_unique<transport::TcpTransport>(*loop_, *this, tcp_options(settings_));
   transports_ = {shm_.get(), tcp_.get()};
+  if (!settings_.metrics.empty()) {
+    metrics_ = std::make_unique<Metrics>(*loop_, settings_.metrics, world_rank_, setup.local_rank, [this] { return metrics_text(); });
+    if (const Status& status = metrics_->status(); !status.ok()) log::write(log::Level::warning, status.text());
+  }
   if (!directory_) return;
   directory_->on_incoming([this](int peer, bool unix_stream, std::vector<std::unique_ptr<Stream>> streams) {
-    peers_[std::size_t(peer)].state = Peer::connecting;
+    Peer& p = peers_[std::size_t(peer)];
+    if (p.state == Peer::lost) return;
+    if (!unix_stream && tcp_->connected(peer)) return resume(peer, std::move(streams));
+    p.state = Peer::connecting;
     streams_ready(peer, unix_stream, false, std::move(streams));
   });
   directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
@@ -90,6 +98,7 @@ void Engine::shut_down(const std::string& reason) {
   wires_.clear();
   shm_.reset();
   tcp_.reset();
+  metrics_.reset();
   directory_.reset();
   journal_.close(!settings_.recorder.empty());
 }
@@ -188,7 +197,13 @@ void Engine::complete(Operation& operation, Status status) {
   if (operation.complete()) return;
   if (status.ok() && operation.after) operation.after();
   operation.after = nullptr;
+  if (operation.check) {
+    if (status.ok() && !operation.check->agreed()) return check_result(operation);
+    operation.check->drop();
+  }
   journal_.ended(operation, status);
+  ++(status.ok() ? totals_.completed : totals_.failed);
+  if (operation.execution) totals_.moved += operation.execution->moved_bytes();
   note_service(operation);
   if (operation.execution) {
     operation.execution->release();
@@ -209,7 +224,46 @@ void Engine::complete(Operation& operation, Status status) {
   if (sleeping_) loop_->wake();
 }
 
-// For the flight recorder: how its links did, where much was moved.
+std::string Engine::metrics_text() const {
+  const std::string rank = fmt::format("rank=\"{}\"", world_rank_);
+  const auto counter = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "counter", help, rank, double(value)); };
+  const auto gauge = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "gauge", help, rank, double(value)); };
+  const transport::TcpCounters& tcp = tcp_->counters();
+  std::uint64_t broken = 0;
+  for (const auto& [id, member] : members_) broken += !member->broken().ok();
+  return counter("tutti_operations_completed_total", "Operations that ended well.", totals_.completed) +
+         counter("tutti_operations_failed_total", "Operations that did not.", totals_.failed) +
+         counter("tutti_moved_bytes_total", "Bytes sent, received and added by their steps.", totals_.moved) +
+         gauge("tutti_operations_pending", "Operations under way.", pending_.size()) +
+         gauge("tutti_communicators", "Communicators of this rank.", members_.size()) +
+         gauge("tutti_communicators_broken", "Those that have failed.", broken) +
+         counter("tutti_tcp_sent_bytes_total", "Bytes on the wire, headers included.", tcp.bytes_out) +
+         counter("tutti_tcp_received_bytes_total", "Bytes from the wire, headers included.", tcp.bytes_in) +
+         counter("tutti_tcp_resent_frames_total", "Frames sent again: damaged ones, and those of connections that broke.", tcp.resends) +
+         counter("tutti_tcp_damaged_frames_total", "Payloads with a wrong checksum.", tcp.damaged) +
+         counter("tutti_tcp_lost_sockets_total", "Sockets that broke or were replaced.", tcp.sockets_lost) +
+         gauge("tutti_memory_bytes", "Memory that the library holds for this rank.", memory_bytes());
+}
+
+// Its own traffic is over: the exchange of checksums takes its place.
+void Engine::check_result(Operation& operation) {
+  if (operation.check->begun()) return;
+  std::weak_ptr<Operation> waiting;
+  for (const auto& p : pending_)
+    if (p.get() == &operation) waiting = p;
+  const auto exchange = operation.check->begin();
+  exchange->after = [this, waiting] {
+    const auto checked = waiting.lock();
+    if (!checked || checked->complete()) return;
+    const Status verdict = checked->check->judge(*checked, *this);
+    if (verdict.ok()) complete(*checked, {});
+    else fail(checked->member(), verdict);
+  };
+  operation.member().forget(operation);
+  start(exchange);
+}
+
+// For the flight recorder: how the links to here did, where much was moved.
 void Engine::note_service(const Operation& operation) {
   if (!operation.execution || operation.execution->moved_bytes() < Journal::kLarge) return;
   for (const int peer : operation.execution->program()->peers) {
@@ -278,8 +332,12 @@ void Engine::suspect(Member& member, const Status& cause, int origin) {
 }
 
 void Engine::heard(int from, const Word& word) {
+  note_word_of(from);
   if (word.kind == Word::Kind::dial_me) {
-    if (word.about == world_rank_ && from < world_rank_) connect(from);
+    if (word.about != world_rank_ || from > world_rank_) return;
+    Peer& peer = peers_[std::size_t(from)];
+    if (peer.state == Peer::up && peer.wire.transport == tcp_.get()) renew(from);
+    else connect(from);
     return;
   }
   const auto it = members_.find(word.communicator);
@@ -355,7 +413,7 @@ Operation* Engine::find(int peer, const SegmentHeader& header, Member** member) 
 std::byte* Engine::landing(int peer, const SegmentHeader& header) {
   Member* member = nullptr;
   Operation* operation = find(peer, header, &member);
-  if (!operation || !operation->execution || pack(operation->call) != header.call) return nullptr;
+  if (!operation || !operation->execution || !operation->execution->started() || pack(operation->call) != header.call) return nullptr;
   return operation->execution->landing(member->rank_of(peer), header);
 }
 
@@ -371,6 +429,7 @@ void Engine::on_segment(int peer, const SegmentHeader& header, const std::byte* 
     if (ended) missed(*member, peer, header);
     return;
   }
+  if (!operation->execution->started()) return void(parked_.push_back({peer, Piece(header, data, lease)}));
   journal_.arrived(*operation, peer, header);
   const std::uint64_t call = pack(operation->call);
   const std::uint32_t plan = operation->execution->program()->hash & 0xffffu;
@@ -414,11 +473,28 @@ void Engine::on_sent(int, std::uint64_t token) {
   }
 }
 
+// Which operation's it was is known as far as the header can be believed.
+void Engine::on_damaged(int peer, const SegmentHeader& header) {
+  const std::string what = fmt::format("what {} sent {} arrived damaged in shared memory (faulty memory, or something that writes where it should not)",
+                                       describe(peer), describe(world_rank_));
+  Member* member = nullptr;
+  Operation* operation = find(peer, header, &member);
+  if (!operation || !operation->execution) return on_lost(peer, Status(Code::damaged, what, peer));
+  const int rank = member->rank_of(peer), step = operation->execution->step_of(rank, header);
+  const auto steps = operation->execution->program()->steps.size();
+  fail(*member, Status(Code::damaged,
+                       fmt::format("operation {} {}: step {} of {}: {}; bytes {} to {} of a message of {}", operation->sequence, to_string(operation->call),
+                                   step + 1, steps, what, header.offset, header.offset + header.bytes, header.message_bytes),
+                       rank));
+}
+
 void Engine::on_lost(int peer, const Status& why) {
   Peer& p = peers_[std::size_t(peer)];
   if (p.state == Peer::lost) return;
   p.state = Peer::lost;
+  if (tcp_ && p.wire.transport == tcp_.get()) tcp_->disconnect(peer);
   p.wire = {};
+  p.reminder = nullptr;
   journal_.lost(peer);
   const std::string who = describe(peer);
   const std::string text = why.text().starts_with(who) ? why.text() : fmt::format("{}: {}", who, why.text());
@@ -452,7 +528,7 @@ void Engine::connect(int world_rank) {
 
 void Engine::dial(int world_rank, bool unix_stream) {
   const int count = unix_stream ? 1 : std::max(1, settings_.sockets);
-  directory_->dial(world_rank, unix_stream, count, [this, world_rank, unix_stream](auto streams) {
+  directory_->dial(world_rank, unix_stream, count, settings_.init_timeout, [this, world_rank, unix_stream](auto streams) {
     if (streams) return streams_ready(world_rank, unix_stream, true, std::move(*streams));
     if (!unix_stream || settings_.transport == "shm") return cannot_connect(world_rank, streams.status());
     log::debug("no shared memory with {}: {}", describe(world_rank), streams.status().text());

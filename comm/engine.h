@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tutti/status.h>
 #include <unordered_map>
@@ -16,11 +17,13 @@
 #include "comm/bell.h"
 #include "comm/hang_report.h"
 #include "comm/journal.h"
+#include "comm/metrics.h"
 #include "comm/operation.h"
 #include "comm/watch.h"
 #include "comm/word.h"
 #include "core/config.h"
 #include "core/net.h"
+#include "transport/tcp/shared.h"
 #include "transport/transport.h"
 
 namespace tutti::transport::shm { class ShmTransport; }
@@ -39,7 +42,7 @@ class Directory {
   using OnStream = std::function<void(Result<std::vector<std::unique_ptr<Stream>>>)>;
   virtual ~Directory() = default;
   // Authenticated streams to a rank: one Unix stream, or `count` TCP streams.
-  virtual void dial(int world_rank, bool unix_stream, int count, OnStream on_stream) = 0;
+  virtual void dial(int world_rank, bool unix_stream, int count, Nanoseconds limit, OnStream on_stream) = 0;
   // Streams that other ranks dialled.
   using OnIncoming = std::function<void(int world_rank, bool unix_stream, std::vector<std::unique_ptr<Stream>>)>;
   virtual void on_incoming(OnIncoming on_incoming) = 0;
@@ -65,7 +68,7 @@ struct EngineSetup {
   std::unique_ptr<Directory> directory;   // made on that loop; null for a world of one rank
   std::unique_ptr<record::Recorder> recorder;   // the flight recorder; null: none
   Settings settings;
-  int world_rank = 0, world_size = 1;
+  int world_rank = 0, world_size = 1, local_rank = 0;
   bool oversubscribed = false;            // more ranks on this host than cores
   bool threaded = true;                   // false: no progress thread (simulation drives)
 };
@@ -126,13 +129,23 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::byte* landing(int peer, const transport::SegmentHeader& header) override;
   void on_segment(int peer, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease) override;
   void on_sent(int peer, std::uint64_t token) override;
+  void on_damaged(int peer, const transport::SegmentHeader& header) override;
   void on_lost(int peer, const Status& why) override;
+  void on_broken(int peer, const Status& why) override;
 
   struct Peer {
     Wire wire;
     enum { none, connecting, up, lost } state = none;
     Status lost_why;
-    std::shared_ptr<void> reminder;      // while this rank waits to be dialled
+    std::shared_ptr<void> reminder;      // while this rank waits to be dialled, or for a new connection
+    // Of a link over TCP (links.cpp).
+    TimePoint broken_since{}, silent_since{}, renew_at{};
+    TimePoint heard_at{}, heard_since{}; // the last word of its over the control plane, and the first of an unbroken series
+    Status broken_why;
+    std::optional<transport::tcp::Unacknowledged> oldest;    // when last looked at
+    std::uint64_t moved_at_break = 0;
+    int fruitless = 0;                   // breaks in a row, with nothing moved between them
+    bool renewing = false;
   };
   struct Parked {
     int peer;
@@ -140,8 +153,10 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   };
 
   bool decides(const Member& member) const;
+  void check_result(Operation& operation);
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
   void note_service(const Operation& operation);
+  std::string metrics_text() const;
   void deliver_parked(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
@@ -149,6 +164,12 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void streams_ready(int world_rank, bool unix_stream, bool opener, std::vector<std::unique_ptr<Stream>> streams);
   void connected(int world_rank, Result<transport::Connection*> connection, transport::Transport& transport);
   void cannot_connect(int world_rank, const Status& why);
+  void mend(int peer);
+  void renew(int peer);
+  void resume(int peer, std::vector<std::unique_ptr<Stream>> streams);
+  void look_after_links(TimePoint now);
+  void ask_for_life(int peer);
+  void note_word_of(int peer);
   bool check_deadlines();
   void heard(int from, const Word& word);
   bool look_at(Operation& operation, TimePoint now);
@@ -174,6 +195,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<Directory> directory_;
   Journal journal_;
+  std::unique_ptr<Metrics> metrics_;
+  struct { std::uint64_t completed = 0, failed = 0, moved = 0; } totals_;     // operations, and bytes of the good ones
   std::unique_ptr<transport::shm::ShmTransport> shm_;
   std::unique_ptr<transport::TcpTransport> tcp_;
   std::vector<transport::Transport*> transports_;   // all

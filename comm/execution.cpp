@@ -63,6 +63,7 @@ void Execution::bind(std::shared_ptr<const Program> program, const Binding& bind
   work_.clear();
   moved_ = 0;
   oldest_ = false;
+  wires_ = {};
   std::uint32_t slots = 0;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const Step& step = program_->steps[i].step;
@@ -389,6 +390,11 @@ std::byte* Execution::landing(int peer, const SegmentHeader& header) const {
   if (program_->steps[index].step.kind != StepKind::recv || s.bytes != header.message_bytes) return nullptr;
   const std::uint64_t end = header.offset + header.bytes;
   return end <= s.bytes && end <= allowed(index) ? s.target + header.offset : nullptr;
+}
+
+int Execution::step_of(int peer, const SegmentHeader& header) const {
+  const auto& lane = program_->arrivals[std::size_t(peer)];
+  return header.key.message < lane.size() ? int(lane[header.key.message].step) : -1;
 }
 
 Execution::Verdict Execution::arrived(int peer, const SegmentHeader& header, const std::byte* data, transport::Lease lease) {

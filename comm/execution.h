@@ -59,6 +59,7 @@ class Execution {
   void bind(std::shared_ptr<const Program> program, const Binding& binding);
   // `wires` by communicator rank; must outlive the execution.
   void start(std::span<const Wire> wires);
+  bool started() const { return !wires_.empty(); }
   bool finished() const { return unfinished_ == 0; }
 
   // Where a segment's bytes may go directly, or nullptr.
@@ -67,6 +68,8 @@ class Execution {
   // Takes over the lease, also when unexpected.
   Verdict arrived(int peer, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease);
   void sent(std::uint32_t step);
+  // That a message from this rank belongs to; -1: none.
+  int step_of(int peer, const transport::SegmentHeader& header) const;
   // The oldest of its communicator: its earliest message on each lane may use the room that is kept for it.
   void set_oldest() { oldest_ = true; }
   // Tries sends again that found no room or no connection. Returns whether anything moved.

@@ -24,6 +24,8 @@ constexpr std::size_t kStartBytes = kMagic.size() + 4;
 constexpr std::size_t kHelloBytes = kStartBytes + 1 + 8 + 4 + 4 + 2 + 2 + 4 + kNonceBytes;
 constexpr std::size_t kAnswerBytes = kStartBytes + 4 + kNonceBytes;  // without its HMAC
 constexpr std::byte kWelcome{1};
+constexpr std::uint8_t kEncryptPurpose = 0x80;        // beside the purpose
+constexpr std::uint32_t kEncryptRank = 1u << 31;      // beside the rank, counted from 1
 
 Mac mac_of(const JobKey& key, std::string_view label, const Bytes& hello, const Bytes& answer) {
   Bytes message;
@@ -51,7 +53,7 @@ void put_nonce(ByteWriter& to, Loop& loop) {
 Bytes encode_hello(Loop& loop, const JobKey& key, const PeerHello& own) {
   ByteWriter out;
   put_start(out);
-  out.number(std::uint8_t(own.purpose)).number(key.job).number(std::uint32_t(own.rank)).number(own.epoch);
+  out.number(std::uint8_t(std::uint8_t(own.purpose) | (key.encrypt ? kEncryptPurpose : 0))).number(key.job).number(std::uint32_t(own.rank)).number(own.epoch);
   out.number(own.index).number(own.count).number(own.call);
   put_nonce(out, loop);
   return out.take();
@@ -61,7 +63,7 @@ Bytes encode_hello(Loop& loop, const JobKey& key, const PeerHello& own) {
 std::optional<PeerHello> decode_hello(const Bytes& hello, std::uint64_t job) {
   ByteReader in(hello);
   in.raw(kStartBytes);
-  auto purpose = in.number<std::uint8_t>();
+  const std::uint8_t purpose = in.number<std::uint8_t>() & ~kEncryptPurpose;
   if (in.number<std::uint64_t>() != job || purpose >= kPurposeCount) return std::nullopt;
   PeerHello out;
   out.purpose = Purpose(purpose);
@@ -72,6 +74,12 @@ std::optional<PeerHello> decode_hello(const Bytes& hello, std::uint64_t job) {
   out.call = in.number<std::uint32_t>();
   if (out.rank < -1 || out.index >= out.count) return std::nullopt;
   return out;
+}
+
+bool wants_encryption(const Bytes& hello) { return (std::uint8_t(hello[kStartBytes]) & kEncryptPurpose) != 0; }
+
+ChannelTerms terms_of(const JobKey& key, bool theirs, const Bytes& hello, const Bytes& answer) {
+  return {key.encrypt || theirs, mac_of(key, "channel", hello, answer)};
 }
 
 Status stranger(const Stream& stream, std::string_view what) {
@@ -145,7 +153,7 @@ JobKey make_job_key(std::string_view secret) {
 }
 
 Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKey& key, int own_rank,
-                                         TimePoint deadline) {
+                                         TimePoint deadline, ChannelTerms* terms) {
   Bytes hello;
   auto reading = read_message(loop, stream, hello, kHelloBytes, deadline);
   Status status = co_await reading;
@@ -164,7 +172,7 @@ Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKe
     co_return Status(Code::mismatch,
                      fmt::format("{} belongs to another job or has another key", stream.remote_address()));
 
-  out.number(std::uint32_t(own_rank));
+  out.number(std::uint32_t(own_rank + 1) | (key.encrypt ? kEncryptRank : 0));
   put_nonce(out, loop);
   const Bytes answer = out.bytes();
   const Mac own = mac_of(key, "listener", hello, answer), wanted = mac_of(key, "caller", hello, answer);
@@ -181,11 +189,12 @@ Task<Result<PeerHello>> handshake_accept(Loop& loop, Stream& stream, const JobKe
   auto welcoming = write_all(loop, stream, std::span(&kWelcome, 1), deadline);
   status = co_await welcoming;
   if (!status) co_return status;
+  if (terms) *terms = terms_of(key, wants_encryption(hello), hello, answer);
   co_return *peer;
 }
 
 Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobKey& key, PeerHello own,
-                                          TimePoint deadline, bool* taken) {
+                                          TimePoint deadline, bool* taken, ChannelTerms* terms) {
   const Bytes hello = encode_hello(loop, key, own);
   auto greeting = write_all(loop, stream, hello, deadline);
   Status status = co_await greeting;
@@ -216,7 +225,9 @@ Task<Result<PeerHello>> handshake_connect(Loop& loop, Stream& stream, const JobK
   if (welcome != kWelcome) co_return stranger(stream, "what it sent is no tutti handshake");
   ByteReader in(std::span<const std::byte>(answer).subspan(kStartBytes));
   PeerHello peer = own;
-  peer.rank = int(in.number<std::uint32_t>());
+  const auto rank = in.number<std::uint32_t>();
+  peer.rank = int(rank & ~kEncryptRank) - 1;
+  if (terms) *terms = terms_of(key, (rank & kEncryptRank) != 0, hello, answer);
   co_return peer;
 }
 

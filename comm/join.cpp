@@ -60,6 +60,8 @@ JobKey key_of(const Settings& settings, const std::vector<std::string>& addresse
 }
 
 Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
+  if (request.settings.encrypt && request.rank_0_hosts && request.rank_count > 1 && request.settings.job_key.empty())
+    return Status(Code::invalid_argument, "TUTTI_ENCRYPT=1 needs a secret: set TUTTI_JOB_KEY to the same one on all ranks");
   if (request.rank_count < 1 || request.rank < 0 || request.rank >= request.rank_count)
     return Status(Code::invalid_argument, fmt::format("rank {} of {}: wanted a rank from 0 to rank_count - 1", request.rank, request.rank_count));
   log::set_rank(request.rank);
@@ -164,8 +166,9 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
     placement.prices.trials = agreed_trials(ranks, placement, profile, settings);
     setup.world_rank = world->rank();
     setup.world_size = world->rank_count();
+    setup.local_rank = world->local_rank();
     setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;
-    setup.directory = std::make_unique<WorldDirectory>(*loop, std::move(world), settings.init_timeout);
+    setup.directory = std::make_unique<WorldDirectory>(*loop, std::move(world));
   }
   setup.loop = std::move(loop);
   if (!ranks.empty()) setup.recorder = recorder_of(*setup.loop, ranks, setup.world_rank, settings, threaded);

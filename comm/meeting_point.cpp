@@ -56,7 +56,7 @@ std::optional<MeetingAnswer> decode_answer(std::span<const std::byte> bytes) {
   auto code = in.number<std::uint8_t>();
   int culprit = int(in.number<std::uint32_t>());
   std::string text = in.text();
-  if (code > std::uint8_t(Code::internal)) return std::nullopt;
+  if (code > std::uint8_t(kLastCode)) return std::nullopt;
   if (code != 0) out.status = Status(Code(code), text, culprit);
   out.epoch = in.number<std::uint32_t>();
   int count = in.number<std::uint16_t>();

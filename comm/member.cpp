@@ -267,8 +267,30 @@ Work Member::start(Prepared call) {
   auto held = engine_->lock();
   if (destroyed_) return refuse(Status(Code::invalid_state, "the communicator was destroyed"), held);
   if (!broken_.ok()) return refuse(broken_, held);
+  const bool checked = engine_->settings().check && rank_count() > 1 && !call.barrier && ResultCheck::applies(call.call.collective);
+  const auto kept = checked ? std::optional(call) : std::nullopt;
+  auto operation = bind(std::move(call));
+  if (!operation) return refuse(operation.status(), held);
+  if (checked) (*operation)->check = make_check(*kept, **operation);
+  return submit(*operation, held);
+}
+
+// Null where even right results may differ in their last bits.
+std::unique_ptr<ResultCheck> Member::make_check(const Prepared& call, const Operation& of) {
+  const Program& by = *of.execution->program();
+  if (!algorithms::find_generator(by.algorithm)->same_bits(by.request)) return nullptr;
+  auto check = std::make_unique<ResultCheck>(call, rank_count());
+  auto exchange = prepare(check->exchange_call(), {rank_, rank_count()});
+  if (!exchange) return nullptr;
+  auto operation = bind(std::move(*exchange));
+  if (!operation) return nullptr;
+  check->exchange_by(*operation);
+  return check;
+}
+
+Result<std::shared_ptr<Operation>> Member::bind(Prepared call) {
   auto compiled = plan(call);
-  if (!compiled) return refuse(compiled.status(), held);
+  if (!compiled) return compiled.status();
   auto operation = make_operation(call.call);
   if (call.barrier) operation->call.collective = Collective::barrier;
   operation->sequence = next_sequence_++;
@@ -292,7 +314,7 @@ Work Member::start(Prepared call) {
   operation->execution = engine_->take_execution();
   operation->execution->bind(*compiled, call.binding);
   if (window_.front() == operation) operation->execution->set_oldest();
-  return submit(operation, held);
+  return operation;
 }
 
 // An all_reduce of one byte: nobody leaves before all have come.

@@ -30,6 +30,7 @@ class Member : public std::enable_shared_from_this<Member> {
 
   int rank() const { return rank_; }
   int rank_count() const { return int(world_ranks_.size()); }
+  Rank self() const { return {rank_, rank_count(), engine_->settings().check}; }
   int local_rank() const;
   int local_rank_count() const;
   const std::vector<std::vector<int>>& levels() const { return levels_; }
@@ -107,6 +108,9 @@ class Member : public std::enable_shared_from_this<Member> {
   Result<Prepared> imagine(Collective what, std::uint64_t count, DataType type, ReduceOp op) const;
   bool needs_wide(const Binding& binding, const Program& program) const;
   void stage(Operation& operation, Prepared& call, bool wide) const;
+  // Under the lock: planned, numbered and bound, not begun.
+  Result<std::shared_ptr<Operation>> bind(Prepared call);
+  std::unique_ptr<ResultCheck> make_check(const Prepared& call, const Operation& of);
   void begin(const std::shared_ptr<Operation>& operation);
   Work refuse(const Status& why, Engine::Lock& held);
   Work submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held);

@@ -9,6 +9,7 @@
 
 #include "comm/call.h"
 #include "comm/execution.h"
+#include "comm/result_check.h"
 #include "core/net.h"
 
 namespace tutti::comm {
@@ -39,6 +40,7 @@ class Operation {
   bool hang_told = false;          // in a hang report
   std::unique_ptr<Execution> execution;
   std::function<void()> after;     // on success, before completion: writes converted results to the user's buffer
+  std::unique_ptr<ResultCheck> check;   // before completion, too; null: none
   std::vector<std::byte> staging;  // converted inputs
   int pending_parts = 0;           // a group: how many of its operations are not complete
   bool outlives = false;           // its communicator's verdict: it deals with that

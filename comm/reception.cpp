@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/tls_stream.h"
 #include "core/log.h"
 
 namespace tutti::comm {
@@ -46,8 +47,16 @@ void Reception::accept(std::unique_ptr<Stream> stream) {
 
 Task<void> Reception::greet(std::unique_ptr<Stream> stream) {
   ++greeting_;
-  auto shaking = handshake_accept(loop_, *stream, key_, own_rank_, loop_.now() + kHandshakeLimit);
+  const TimePoint deadline = loop_.now() + kHandshakeLimit;
+  ChannelTerms terms;
+  auto shaking = handshake_accept(loop_, *stream, key_, own_rank_, deadline, &terms);
   auto hello = co_await shaking;
+  if (hello && terms.encrypt && !is_unix(*stream)) {
+    auto securing = secure(loop_, std::move(stream), terms.secret, TlsRole::server, deadline);
+    auto secured = co_await securing;
+    if (secured) stream = std::move(*secured);
+    else hello = secured.status();
+  }
   --greeting_;
   if (hello) {
     greeted_.push_back({*hello, std::move(stream)});

@@ -26,10 +26,11 @@ bool Engine::check_deadlines() {
   if (now < next_deadline_check_) return false;
   next_deadline_check_ = now + kLookEvery;
   if (!threaded_) journal_.beat();
+  look_after_links(now);
   const auto pending = pending_;
   bool any = false;
   for (const auto& operation : pending) {
-    if (operation->complete() || !operation->execution) continue;
+    if (operation->complete() || !operation->execution || operation->execution->finished()) continue;
     const std::uint64_t moved = operation->execution->moved_bytes();
     if (moved != operation->last_moved_bytes || operation->last_moved == TimePoint{}) {
       operation->last_moved_bytes = moved;

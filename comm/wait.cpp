@@ -208,6 +208,7 @@ bool Engine::drive_unwaited() {
     if (pending_.empty()) {
       progress();
       loop_->run(Nanoseconds(0));
+      check_deadlines();                // what was sent last may not have arrived
     } else if (progress()) {
       quiet = 0;
     } else {

@@ -57,7 +57,7 @@ std::optional<Word> Word::decode(std::span<const std::byte> bytes) {
   word.belief.id = in.number<std::uint32_t>();
   word.report.stands = decode_stands(in);
   word.hang = in.text();
-  if (!in.good() || kind > std::uint8_t(Kind::belief) || code > std::uint32_t(Code::internal)) return std::nullopt;
+  if (!in.good() || kind > std::uint8_t(Kind::belief) || code > std::uint32_t(kLastCode)) return std::nullopt;
   word.kind = Kind(kind);
   const bool tells = word.kind == Kind::cause || word.kind == Kind::verdict;
   if (tells != (code != 0)) return std::nullopt;

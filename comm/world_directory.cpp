@@ -2,15 +2,14 @@
 
 namespace tutti::comm {
 
-WorldDirectory::WorldDirectory(Loop& loop, std::unique_ptr<World> world, std::chrono::milliseconds dial_limit)
-    : loop_(loop), world_(std::move(world)), dial_limit_(dial_limit) {}
+WorldDirectory::WorldDirectory(Loop& loop, std::unique_ptr<World> world) : loop_(loop), world_(std::move(world)) {}
 
-void WorldDirectory::dial(int world_rank, bool unix_stream, int count, OnStream on_stream) {
-  tasks_.spawn(dial_all(world_rank, unix_stream ? Purpose::shm : Purpose::tcp, std::uint16_t(count), std::move(on_stream)));
+void WorldDirectory::dial(int world_rank, bool unix_stream, int count, Nanoseconds limit, OnStream on_stream) {
+  tasks_.spawn(dial_all(world_rank, unix_stream ? Purpose::shm : Purpose::tcp, std::uint16_t(count), limit, std::move(on_stream)));
 }
 
-Task<void> WorldDirectory::dial_all(int world_rank, Purpose purpose, std::uint16_t count, OnStream on_stream) {
-  const TimePoint deadline = loop_.now() + dial_limit_;
+Task<void> WorldDirectory::dial_all(int world_rank, Purpose purpose, std::uint16_t count, Nanoseconds limit, OnStream on_stream) {
+  const TimePoint deadline = loop_.now() + limit;
   const std::uint32_t call = ++calls_;
   std::vector<std::unique_ptr<Stream>> streams;
   for (std::uint16_t i = 0; i < count; ++i) {

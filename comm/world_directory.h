@@ -12,9 +12,9 @@ namespace tutti::comm {
 
 class WorldDirectory final : public Directory {
  public:
-  WorldDirectory(Loop& loop, std::unique_ptr<World> world, std::chrono::milliseconds dial_limit);
+  WorldDirectory(Loop& loop, std::unique_ptr<World> world);
 
-  void dial(int world_rank, bool unix_stream, int count, OnStream on_stream) override;
+  void dial(int world_rank, bool unix_stream, int count, Nanoseconds limit, OnStream on_stream) override;
   void on_incoming(OnIncoming on_incoming) override;
   void say(const Word& word) override;
   void on_word(OnWord on_word) override;
@@ -25,12 +25,11 @@ class WorldDirectory final : public Directory {
   std::string describe(int world_rank) const override { return world_->describe(world_rank); }
 
  private:
-  Task<void> dial_all(int world_rank, Purpose purpose, std::uint16_t count, OnStream on_stream);
+  Task<void> dial_all(int world_rank, Purpose purpose, std::uint16_t count, Nanoseconds limit, OnStream on_stream);
   void arrived(const PeerHello& hello, std::unique_ptr<Stream> stream);
 
   Loop& loop_;
   std::unique_ptr<World> world_;
-  const std::chrono::milliseconds dial_limit_;
   OnIncoming on_incoming_;
   struct Partial {
     std::vector<std::unique_ptr<Stream>> streams;

@@ -34,14 +34,18 @@ struct Settings {
   ByteCount segment = 0;                              // TUTTI_SEGMENT: 0 = by transport
   int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library
   bool crc = true;                                    // TUTTI_CRC: CRC32C on TCP frames
+  bool encrypt = false;                               // TUTTI_ENCRYPT: TLS 1.3 on TCP between ranks
+  bool check = false;                                 // TUTTI_CHECK: checksums of shared memory and results, and of arguments
   std::string place;                                  // TUTTI_PLACE: package/numa of this rank
   bool probe = true;                                  // TUTTI_PROBE: measured figures rather than assumed ones
   ByteCount memory_limit = 8ull << 20;                // TUTTI_MEMORY_LIMIT: bytes that the library keeps for a rank
   std::chrono::milliseconds timeout{60000};           // TUTTI_TIMEOUT: no progress inside an operation; 0 = never
   std::chrono::milliseconds init_timeout{120000};     // TUTTI_INIT_TIMEOUT
   std::chrono::milliseconds absent_timeout{1800000};  // TUTTI_ABSENT_TIMEOUT
+  std::chrono::milliseconds link_timeout{10000};      // TUTTI_LINK_TIMEOUT: for a new connection; 0 = none is made
   std::chrono::milliseconds report_after{10000};      // TUTTI_REPORT_AFTER: without progress, a report; 0 = none
   std::string recorder;                               // TUTTI_RECORDER: folder; "" = the user's own, "0" = off
+  std::string metrics;                                // TUTTI_METRICS: where Prometheus text is served; "" = nowhere
   std::chrono::microseconds spin{-1};                 // TUTTI_SPIN: -1 = adaptive
   std::string interface;                              // TUTTI_INTERFACE: names, prefix*, ^exclusion, CIDR
   std::string port_range;                             // TUTTI_PORT_RANGE: "40000-40100"

@@ -20,6 +20,7 @@ const char* code_name(Code code) {
     case Code::unsupported: return "unsupported";
     case Code::aborted: return "aborted";
     case Code::internal: return "internal";
+    case Code::damaged: return "damaged";
   }
   return "unknown";
 }

@@ -10,7 +10,7 @@
 namespace tutti::record {
 
 inline constexpr char kMagic[8] = {'t', 'u', 't', 't', 'i', 'r', 'e', 'c'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kOperations = 1024;   // a power of two; 64 KB
 inline constexpr std::uint32_t kEvents = 256;        // a power of two
 inline constexpr std::uint32_t kMostPeers = 1024;    // ranks beyond have no entry of their own
@@ -73,7 +73,7 @@ static_assert(sizeof(EventEntry) == 64);
 // What this rank knows of another one: by world rank.
 struct alignas(64) PeerEntry {
   std::uint64_t waited;                             // ticks from calls until its data came, where it came last
-  std::uint64_t service_bytes, service_nanoseconds; // sent to it, and while such bytes were on their way
+  std::uint64_t service_bytes, service_nanoseconds; // come from it while its wire was what one waited for
   std::uint32_t waits;                              // so many times
   std::uint32_t state;                              // 0 none, 1 connected, 2 lost
   char wire[32];                                    // "shm", "tcp"

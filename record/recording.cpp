@@ -80,7 +80,7 @@ Operation operation_of(const OperationEntry& entry, const Timescale& scale) {
   out.first_after = scale.span(std::uint64_t(entry.first_after) << kAfterShift);
   out.last_after = scale.span(std::uint64_t(entry.last_after) << kAfterShift);
   out.last_peer = entry.last_peer == kNobody ? -1 : int(entry.last_peer);
-  out.code = std::min<int>(entry.code, int(Code::internal));
+  out.code = std::min<int>(entry.code, int(kLastCode));
   out.moved = entry.moved;
   out.total = entry.total;
   return out;
@@ -155,7 +155,7 @@ Result<Recording> parse(std::span<const std::byte> bytes) {
   out.end = h.end <= std::uint32_t(End::failed) ? End(h.end) : End::failed;
   out.begun = scale.wall(h.first.ticks);
   out.last_beat = scale.wall(h.last.ticks);
-  if (h.verdict_stamp != 0 && h.verdict_code > 0 && h.verdict_code <= std::uint32_t(Code::internal))
+  if (h.verdict_stamp != 0 && h.verdict_code > 0 && h.verdict_code <= std::uint32_t(kLastCode))
     out.verdict.push_back({h.verdict_communicator, Status(Code(h.verdict_code), text_of(h.verdict), h.verdict_culprit), scale.wall(h.verdict_ticks)});
   auto rest = bytes.subspan(kHeaderBytes);
   for (const auto& entry : ring<OperationEntry>(rest, kOperations, out.torn)) out.operations.push_back(operation_of(entry, scale));

@@ -213,7 +213,7 @@ void Teller::links() {
   for (const Recording& r : story_.ranks)
     for (const Peer& peer : r.peers)
       if (peer.service_bytes >= kLeastServiceBytes && peer.service_nanoseconds > 0)
-        story_.links.push_back({r.rank, peer.rank, peer.wire, peer.service_bytes, double(peer.service_bytes) / double(peer.service_nanoseconds) * 1e9, 0});
+        story_.links.push_back({peer.rank, r.rank, peer.wire, peer.service_bytes, double(peer.service_bytes) / double(peer.service_nanoseconds) * 1e9, 0});
   for (Link& link : story_.links) {
     std::vector<double> others;
     for (const Link& other : story_.links)

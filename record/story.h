@@ -40,7 +40,7 @@ struct Link {
   int from = 0, to = 0;
   std::string wire;
   std::uint64_t bytes = 0;
-  double rate = 0, others = 0;                  // bytes a second while it was busy; median of the other links, 0: none
+  double rate = 0, others = 0;                  // bytes a second while its receiver waited for it; median of the other links, 0: none
   bool slow() const { return others > 0 && rate < kSlow * others; }
   static constexpr double kSlow = 0.4;
 };

@@ -176,7 +176,7 @@ json data_of(const Story& story) {
   }
   out["span"] = microseconds(range.last - range.first) * 1.02;
   out["codes"] = json::array();
-  for (int code = 0; code <= int(Code::internal); ++code) out["codes"].push_back(code_name(Code(code)));
+  for (int code = 0; code <= int(kLastCode); ++code) out["codes"].push_back(code_name(Code(code)));
   out["ranks"] = json::array();
   for (auto& [rank, row] : rows) out["ranks"].push_back(std::move(row));
   return out;

@@ -58,8 +58,14 @@ class Listener {
   virtual void on_segment(int peer, const SegmentHeader& header, const std::byte* data, Lease lease) = 0;
   // A segment accepted with Sent::pending: its source may now be reused. `token` as given to send().
   virtual void on_sent(int peer, std::uint64_t token) = 0;
+  // A segment arrived with other bytes than were sent, as its checksum says, and cannot be sent again (shared memory). Nothing of
+  // it is delivered.
+  virtual void on_damaged(int peer, const SegmentHeader& header) = 0;
   // The connection is gone for good. Said once; nothing else is said of this peer afterwards.
   virtual void on_lost(int peer, const Status& why) = 0;
+  // The connection's last socket is gone, but it can go on when it gets new ones (TCP, where it was asked for). Otherwise whoever
+  // listens has to disconnect it.
+  virtual void on_broken(int /*peer*/, const Status& /*why*/) {}
  protected:
   ~Listener() = default;
 };

@@ -18,7 +18,9 @@ enum class Code {
   unsupported,        // known, but not possible here; the text says why
   aborted,            // abort() or destroy() was called while the operation was pending
   internal,           // a bug of tutti
+  damaged,            // data was changed on its way or in memory (see TUTTI_CHECK)
 };
+inline constexpr Code kLastCode = Code::damaged;
 
 // Name as in the enum, e.g. "peer_lost".
 const char* code_name(Code code);

@@ -139,6 +139,7 @@ class Ours final : public Listener {
     lease.release();
   }
   void on_sent(int, std::uint64_t) override { --pending_; }
+  void on_damaged(int, const transport::SegmentHeader&) override {}
   void on_lost(int, const Status& why) override {
     std::fprintf(stderr, "%s\n", why.to_string().c_str());
     std::exit(1);

@@ -92,6 +92,10 @@ TEST(Settings, reads_each_variable_into_its_own_field) {
                    {"TUTTI_SEGMENT", "128K"},
                    {"TUTTI_SOCKETS", "4"},
                    {"TUTTI_CRC", "0"},
+                   {"TUTTI_ENCRYPT", "1"},
+                   {"TUTTI_CHECK", "1"},
+                   {"TUTTI_LINK_TIMEOUT", "3s"},
+                   {"TUTTI_METRICS", "9400"},
                    {"TUTTI_MEMORY_LIMIT", "32M"},
                    {"TUTTI_TIMEOUT", "5"},
                    {"TUTTI_INIT_TIMEOUT", "250ms"},
@@ -115,6 +119,9 @@ TEST(Settings, reads_each_variable_into_its_own_field) {
   want.segment = 131072;
   want.sockets = 4;
   want.crc = false;
+  want.encrypt = want.check = true;
+  want.link_timeout = 3s;
+  want.metrics = "9400";
   want.memory_limit = 33554432;
   want.timeout = 5s;
   want.init_timeout = 250ms;

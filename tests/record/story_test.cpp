@@ -91,7 +91,7 @@ TEST(Story, ASlowLinkIsNamedAndItsRankIsNotLate) {
   Job job(3);
   for (std::uint32_t i = 0; i < 10; ++i) job.run(i, {i * 1000, i * 1000, i * 1000}, i * 1000 + 900);
   const auto serve = [&](int from, int to, double rate) {
-    PeerEntry* peer = job.tapes[std::size_t(from)]->recorder->peer(to);
+    PeerEntry* peer = job.tapes[std::size_t(to)]->recorder->peer(from);
     peer->state = 1;
     std::memcpy(peer->wire, "tcp", 4);
     peer->service_bytes = 64 << 20;

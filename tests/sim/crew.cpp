@@ -16,6 +16,7 @@ constexpr int kMeetingPort = 29500;
 constexpr int kMostPasses = 10'000;          // of an engine in one tick: more is a pass that always says it moved something
 constexpr Nanoseconds kShortestNap = microseconds{4};
 constexpr Nanoseconds kLongestNap = milliseconds{2};
+constexpr Nanoseconds kIdleTick = milliseconds{500};
 
 }  // namespace
 
@@ -159,7 +160,10 @@ void CrewRank::end(const Status& status) {
 void CrewRank::set_alarm() {
   const bool carries = crew_.options.carry_on > 0 && verdict && !second_verdict && (!shrunk || (shrunk->ok() && carried < crew_.options.carry_on));
   const bool waits = !pending_.empty() || (!over() && !hold) || carries;
-  if (!waits) return alarm_.reset();
+  if (!waits) {                              // as its progress thread does
+    alarm_ = loop.at(loop.now() + kIdleTick, [] {});
+    return;
+  }
   nap_ = moved_ ? kShortestNap : std::min<Nanoseconds>(std::max(nap_, kShortestNap) * 2, kLongestNap);
   alarm_ = loop.at(loop.now() + nap_, [] {});
 }

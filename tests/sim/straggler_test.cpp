@@ -27,6 +27,7 @@ CrewOptions ring_crew(const Folder& folder) {
   CrewOptions options;
   options.ranks = options.hosts = 4;
   options.world.network.bytes_per_second = kRate;
+  options.world.network.segment = 4 << 10;     // as a network cuts it: what comes in the middle of the library's segments is timed
   options.settings.transport = "tcp";
   options.settings.algo = "all_reduce:ring";
   options.settings.recorder = folder.path;
@@ -63,6 +64,27 @@ TEST(SimStraggler, ALateRankIsNamedAndNoLink) {
     EXPECT_NEAR(double(story.late[0].median), 195e6, 10e6);
     EXPECT_EQ(story.links.size(), 4U) << "each rank of a ring sends to its neighbour";
     for (const record::Link& link : story.links) EXPECT_FALSE(link.slow()) << link.from << " -> " << link.to << ": " << link.rate << ", others " << link.others;
+  }
+}
+
+TEST(SimStraggler, ASlowLinkIsNamedAndNoRank) {
+  for (const std::uint64_t seed : seeds(3)) {
+    const Folder folder;
+    Crew crew(seed, ring_crew(folder));
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    const auto host_of = [&](int rank) { return rank; };         // a rank each, in order
+    LinkOptions throttled = crew.options.world.network;
+    throttled.bytes_per_second = kRate / 10;
+    crew.world.set_link(host_of(0), host_of(1), throttled);
+    ASSERT_TRUE(crew.run_until_over(seconds{60})) << crew.report();
+    const record::Story story = story_of(folder);
+    ASSERT_EQ(story.links.size(), 4U);
+    EXPECT_EQ(story.links[0].from, 0) << crew.world.replay_line();
+    EXPECT_EQ(story.links[0].to, 1);
+    EXPECT_TRUE(story.links[0].slow()) << story.links[0].rate << " against " << story.links[0].others;
+    EXPECT_NEAR(story.links[0].rate, kRate / 10, kRate / 30);
+    for (std::size_t i = 1; i < story.links.size(); ++i) EXPECT_FALSE(story.links[i].slow()) << story.links[i].from << " -> " << story.links[i].to << ": " << story.links[i].rate;
+    for (const record::Late& late : story.late) EXPECT_FALSE(late.notable()) << "rank " << late.rank << ", " << late.times << " of " << late.of;
   }
 }
 

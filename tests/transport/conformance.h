@@ -155,6 +155,7 @@ class End final : public Listener {
     std::memset(found->second.first, 0x55, found->second.second);
     pending_.erase(found);
   }
+  void on_damaged(int, const transport::SegmentHeader&) override {}
   void on_lost(int peer, const Status& status) override {
     EXPECT_EQ(peer, Pair::kPeer);
     EXPECT_FALSE(lost) << "said twice";

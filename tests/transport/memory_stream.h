@@ -108,11 +108,12 @@ class MemoryLoop final : public Loop {
   Network& network() override { std::abort(); }
   bool run(Nanoseconds) override {
     ++runs;
-    bool any = false;
-    const std::vector<MemoryStream*> streams = streams_;
-    for (MemoryStream* stream : streams) {
+    bool any = !posted_.empty();
+    for (const auto& callback : std::exchange(posted_, {})) callback();
+    for (std::size_t i = 0; i < streams_.size(); ++i) {          // callbacks may end streams
+      MemoryStream* stream = streams_[i];
       if (stream->on_readable && stream->readable()) any = true, std::function<void()>(stream->on_readable)();
-      if (stream->on_writable && stream->writable()) any = true, std::function<void()>(stream->on_writable)();
+      if (i < streams_.size() && streams_[i] == stream && stream->on_writable && stream->writable()) any = true, std::function<void()>(stream->on_writable)();
     }
     return any;
   }
@@ -120,7 +121,7 @@ class MemoryLoop final : public Loop {
   Nanoseconds until_next_deadline() override { return Nanoseconds(-1); }
   void wake() override {}
   std::shared_ptr<void> at(TimePoint, std::function<void()>) override { return nullptr; }
-  void post(std::function<void()>) override { std::abort(); }
+  void post(std::function<void()> callback) override { posted_.push_back(std::move(callback)); }
   int doorbell_descriptor() override { return -1; }
   std::uint64_t random() override { return 4; }
 
@@ -129,6 +130,7 @@ class MemoryLoop final : public Loop {
  private:
   friend class MemoryStream;
   std::vector<MemoryStream*> streams_;
+  std::vector<std::function<void()>> posted_;
 };
 
 inline MemoryStream::MemoryStream(MemoryLoop& loop, std::shared_ptr<Pipe> in, std::shared_ptr<Pipe> out,

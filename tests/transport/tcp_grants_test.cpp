@@ -34,6 +34,7 @@ class Fusing final : public Listener {
     take(header.bytes);
   }
   void on_sent(int, std::uint64_t) override {}
+  void on_damaged(int, const transport::SegmentHeader&) override {}
   void on_lost(int, const Status& why) override { FAIL() << why.to_string(); }
   void await(std::uint32_t operation, std::uint64_t bytes) { order_[operation] = bytes; }
   bool done() const { return order_.empty(); }
@@ -66,6 +67,7 @@ class Silent final : public Listener {
   std::byte* landing(int, const SegmentHeader&) override { return nullptr; }
   void on_segment(int, const SegmentHeader&, const std::byte*, Lease lease) override { lease.release(); }
   void on_sent(int, std::uint64_t) override {}
+  void on_damaged(int, const transport::SegmentHeader&) override {}
   void on_lost(int, const Status& why) override { FAIL() << why.to_string(); }
 };
 

@@ -26,6 +26,7 @@ struct Target {
       else lease.release();
     }
     void on_sent(int, std::uint64_t) override { ++sent; }
+    void on_damaged(int, const transport::SegmentHeader&) override {}
     void on_lost(int, const Status& status) override {
       ++losses;
       why = status;

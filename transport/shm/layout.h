@@ -17,6 +17,7 @@ namespace tutti::transport::shm {
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kCells = 16;             // of a lane: as many messages may be under way
 inline constexpr std::uint32_t kInlineBytes = 208;      // payload of a cell
+inline constexpr std::uint32_t kSumBytes = 4;           // of a checksum, where there is one: the last of a cell's payload
 inline constexpr std::uint32_t kNoSlot = ~0u;
 
 struct SlotClass {

@@ -52,7 +52,20 @@ Cell* ShmConnection::reserve() {
   return &out_->cells[sent_ % kCells];
 }
 
-void ShmConnection::publish(Cell& cell, const SegmentHeader& header, std::uint32_t slot) {
+// Of the header, and of where a lent payload lies, with the payload's.
+std::uint32_t ShmConnection::sum_of(const Cell& cell, std::uint32_t payload_sum) {
+  constexpr std::size_t kFrom = sizeof cell.sequence;
+  const std::size_t part = lends(cell) ? sizeof(RegionPart) : 0;
+  return crc32c(reinterpret_cast<const std::byte*>(&cell) + kFrom, offsetof(Cell, payload) - kFrom + part, payload_sum);
+}
+
+bool ShmConnection::intact(const Cell& cell, const std::byte* payload) const {
+  std::uint32_t sum;
+  std::memcpy(&sum, cell.payload.data() + transport_.inline_bytes(), sizeof sum);
+  return sum == sum_of(cell, transport_.sum_of(payload, cell.bytes));
+}
+
+void ShmConnection::publish(Cell& cell, const SegmentHeader& header, std::uint32_t slot, std::uint32_t sum) {
   cell.bytes = header.bytes;
   cell.communicator = header.key.communicator;
   cell.operation = header.key.operation;
@@ -62,27 +75,32 @@ void ShmConnection::publish(Cell& cell, const SegmentHeader& header, std::uint32
   cell.call = header.call;
   cell.offset = header.offset;
   cell.message_bytes = header.message_bytes;
+  if (transport_.options_.check) {
+    const std::uint32_t whole = sum_of(cell, sum);
+    std::memcpy(cell.payload.data() + transport_.inline_bytes(), &whole, sizeof whole);
+  }
   cell.sequence.store(++sent_, std::memory_order_release);
   news_ |= kWantsData;
   transport_.unsettled_ = true;
 }
 
-Sent ShmConnection::lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint64_t token) {
+Sent ShmConnection::lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint32_t sum, std::uint64_t token) {
   const std::uint32_t ticket = transport_.take_ticket(*this, token);
   if (ticket == kNoSlot) return Sent::again;
   std::memcpy(cell.payload.data(), &part, sizeof part);
-  publish(cell, header, ticket);
+  publish(cell, header, ticket, sum);
   return Sent::pending;
 }
 
 Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) {
   Cell* cell = reserve();
   if (!cell) return Sent::again;
+  const std::uint32_t sum = transport_.sum_of(data, header.bytes);
   const auto* pair = reinterpret_cast<const LanePair*>(lanes_.data());
   if (header.bytes >= kLeastInPlace && pair->reads_in_place[opener_ ? 1 : 0].load(std::memory_order_acquire))
-    if (const auto part = region_part(data, header.bytes)) return lend(*cell, header, *part, token);
+    if (const auto part = region_part(data, header.bytes)) return lend(*cell, header, *part, sum, token);
   std::uint32_t slot = kNoSlot;
-  if (header.bytes <= kInlineBytes) {
+  if (header.bytes <= transport_.inline_bytes()) {
     if (header.bytes > 0) std::memcpy(cell->payload.data(), data, header.bytes);      // of nothing there may be no address
   } else {
     slot = transport_.take_slot(header.bytes, this);
@@ -92,14 +110,15 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
     std::memcpy(transport_.outbox_memory_.data() + slot_offset(slot), data, header.bytes);
     transport_.outbox().slots[slot].readers.store(1, std::memory_order_relaxed);
   }
-  publish(*cell, header, slot);
+  publish(*cell, header, slot, sum);
   return Sent::done;
 }
 
 Sent ShmConnection::send_staged(const SegmentHeader& header, std::uint64_t staged) {
   Cell* cell = reserve();
   if (!cell) return Sent::again;
-  publish(*cell, header, std::uint32_t(staged - 1));
+  const std::uint32_t slot = std::uint32_t(staged - 1);
+  publish(*cell, header, slot, transport_.options_.check ? transport_.stage_sums_[slot] : 0);
   return Sent::done;
 }
 
@@ -117,7 +136,7 @@ const std::byte* ShmConnection::in_slot(std::uint32_t slot) {
   return outbox_.data() + slot_offset(slot);
 }
 
-bool ShmConnection::lends(const Cell& cell) const { return cell.slot >= kSlots && cell.slot < kSlots + kTickets; }
+bool ShmConnection::lends(const Cell& cell) { return cell.slot >= kSlots && cell.slot < kSlots + kTickets; }
 
 const std::byte* ShmConnection::in_region(const Cell& cell) {
   RegionPart part;
@@ -151,12 +170,14 @@ bool ShmConnection::receive() {
     transport_.lost(*this, Status(Code::network, "shared memory: memory that the peer allocated cannot be mapped here", peer_));
     return false;
   }
-  if (!lent && (slot == kNoSlot ? cell.bytes > kInlineBytes : slot >= kSlots || cell.bytes > slot_bytes(slot))) {
+  if (!lent && (slot == kNoSlot ? cell.bytes > transport_.inline_bytes() : slot >= kSlots || cell.bytes > slot_bytes(slot))) {
     transport_.lost(*this, Status(Code::network, "shared memory: a cell that makes no sense", peer_));
     return false;
   }
   ++received_;
-  if (slot == kNoSlot) {
+  if (transport_.options_.check && !intact(cell, lent ? lent : slot == kNoSlot ? cell.payload.data() : in_slot(slot))) {
+    transport_.listener_.on_damaged(peer_, header);
+  } else if (slot == kNoSlot) {
     transport_.listener_.on_segment(peer_, header, cell.payload.data(), {});
   } else {
     const Lease lease{&transport_, std::uint64_t(peer_) << 32 | slot};

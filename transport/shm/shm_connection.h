@@ -23,15 +23,18 @@ class ShmConnection final : public Connection {
  private:
   friend class ShmTransport;
   Cell* reserve();
-  void publish(Cell& cell, const SegmentHeader& header, std::uint32_t slot);
+  // `sum`: of the payload.
+  void publish(Cell& cell, const SegmentHeader& header, std::uint32_t slot, std::uint32_t sum);
   bool receive();
+  static std::uint32_t sum_of(const Cell& cell, std::uint32_t payload_sum);
+  bool intact(const Cell& cell, const std::byte* payload) const;
   bool has_arrivals() const;
   void ring_if_sleeping();
   const std::byte* in_slot(std::uint32_t slot);   // where the peer's slot lies here
-  bool lends(const Cell& cell) const;             // it tells of a part of a region
+  static bool lends(const Cell& cell);                 // it tells of a part of a region
   const std::byte* in_region(const Cell& cell);   // where that lies here; nullptr: nowhere
   void find_out_whether_regions_can_be_read();
-  Sent lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint64_t token);
+  Sent lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint32_t sum, std::uint64_t token);
 
   ShmTransport& transport_;
   int peer_;

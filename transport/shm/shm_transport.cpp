@@ -34,7 +34,7 @@ struct ShmTransport::Setup {
 };
 
 ShmTransport::ShmTransport(Loop& loop, Listener& listener, ShmOptions options)
-    : loop_(loop), listener_(listener), options_(options) {}
+    : loop_(loop), listener_(listener), options_(options), stage_sums_(options.check ? kSlots : 0) {}
 
 ShmTransport::~ShmTransport() = default;
 
@@ -242,9 +242,10 @@ std::uint32_t ShmTransport::take_reserve(std::uint64_t peer_and_communicator) {
 }
 
 std::uint64_t ShmTransport::stage(const std::byte* data, std::uint32_t bytes, int readers) {
-  if (bytes <= kInlineBytes) return kNoStage;
+  if (bytes <= inline_bytes()) return kNoStage;
   const std::uint32_t slot = take_slot(bytes, nullptr);
   if (slot == kNoSlot) return 0;
+  if (options_.check) stage_sums_[slot] = sum_of(data, bytes);
   std::memcpy(outbox_memory_.data() + slot_offset(slot), data, bytes);
   outbox().slots[slot].readers.store(std::uint32_t(readers), std::memory_order_relaxed);
   return slot + 1;

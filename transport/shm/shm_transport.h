@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/crc32c.h"
 #include "core/net.h"
-#include "transport/shm/layout.h"
 #include "transport/shm/layout.h"
 #include "transport/shm/memory.h"
 #include "transport/transport.h"
@@ -20,6 +20,7 @@ class ShmConnection;
 struct ShmOptions {
   std::uint64_t segment_bytes = 0;   // upper limit; 0: by message size
   std::uint64_t large_slot_bytes = std::uint64_t(kSlotClasses[1].count) * kSlotClasses[1].bytes;   // all together; one group at least
+  bool check = false;                // checksums of cells and slots; both ends alike
 };
 
 class ShmTransport final : public Transport, private LeaseHolder {
@@ -58,6 +59,10 @@ class ShmTransport final : public Transport, private LeaseHolder {
   bool reclaim();
   bool grow(std::size_t slot_class);
   std::uint32_t slots_of(std::size_t slot_class) const;
+  std::uint32_t inline_bytes() const { return options_.check ? kInlineBytes - kSumBytes : kInlineBytes; }
+  std::uint32_t sum_of(const std::byte* data, std::uint32_t bytes) const {   // 0 where nothing is checked
+    return options_.check && bytes > 0 ? crc32c(data, bytes) : 0;
+  }
   void settle();
   void lost(ShmConnection& connection, const Status& why);
   void release(std::uint64_t token) override;
@@ -82,6 +87,7 @@ class ShmTransport final : public Transport, private LeaseHolder {
   };
   std::vector<Lent> lent_;                         // parts of regions that are being read
   std::vector<std::uint32_t> tickets_;             // free ones
+  std::vector<std::uint32_t> stage_sums_;          // by slot, of multicasts; empty where nothing is checked
   std::uint32_t staged_ = 0;                       // large slots that hold multicasts
   std::unordered_map<std::uint64_t, std::uint32_t> reserve_;
   std::vector<std::uint32_t> reserve_waits_;       // found taken since the last poll

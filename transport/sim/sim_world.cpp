@@ -163,6 +163,10 @@ void SimWorld::reset_after(std::uint64_t wire, int end, std::uint64_t bytes) {
   with_wire(wire, [&](Wire& it) { it.break_after(end, bytes); });
 }
 
+void SimWorld::flip_after(std::uint64_t wire, int end, std::uint64_t bytes, std::byte bits) {
+  with_wire(wire, [=](Wire& w) { w.flip_after(end, bytes, bits); });
+}
+
 void SimWorld::half_close(std::uint64_t wire, int end) {
   with_wire(wire, [end](Wire& it) { it.half_close(end); });
 }

@@ -85,6 +85,7 @@ class SimWorld {
   std::vector<WireInfo> wires() const;
   void reset(std::uint64_t wire);                                       // both ends, one latency after the other
   void reset_after(std::uint64_t wire, int end, std::uint64_t bytes);   // once so many more bytes of `end` have arrived
+  void flip_after(std::uint64_t wire, int end, std::uint64_t bytes, std::byte bits);    // of the byte that arrives then
   void half_close(std::uint64_t wire, int end);                         // as shutdown(SHUT_WR) at `end`
   void stall(std::uint64_t wire, bool stalled);                         // black hole for this connection only
 

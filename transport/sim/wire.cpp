@@ -117,6 +117,8 @@ IoResult Wire::read(int end, std::span<std::byte> into) {
   }
   if (bytes == 0) return {};
   pipe.bytes.pop(into.data(), bytes);
+  for (const auto& [offset, bits] : pipe.flips)
+    if (offset >= pipe.read && offset < pipe.read + bytes) into[offset - pipe.read] ^= bits;
   pipe.read += bytes;
   drop_passed(pipe, pipe.read);
   acknowledge(1 - end);
@@ -243,6 +245,11 @@ void Wire::kill(int end, bool by_reset) {
 void Wire::break_off(int end) {
   if (end_at(end).failure.ok()) send_reset(end);
   fail(end, ECONNRESET);
+}
+
+void Wire::flip_after(int end, std::uint64_t bytes, std::byte bits) {
+  Pipe& pipe = pipe_from(end);
+  pipe.flips.emplace_back(pipe.arrived + bytes, bits);
 }
 
 void Wire::break_after(int end, std::uint64_t bytes) { pipe_from(end).break_at = pipe_from(end).arrived + bytes; }

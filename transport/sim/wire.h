@@ -52,6 +52,8 @@ class Wire : public EventTarget, public std::enable_shared_from_this<Wire> {
   // What faults do.
   void break_off(int end);                 // a reset travels from this end, which itself fails at once
   void break_after(int end, std::uint64_t bytes);   // when so many more from `end` have arrived: break_off there
+  // Flips these bits of the byte that `end` will have written `bytes` behind what has arrived so far.
+  void flip_after(int end, std::uint64_t bytes, std::byte bits);
   void half_close(int end);                // end of file behind what was written; reading goes on
   void set_stalled(bool stalled);          // as if its path was a black hole; other wires of the link are not
   void heal();                             // its links may be up again
@@ -85,6 +87,7 @@ class Wire : public EventTarget, public std::enable_shared_from_this<Wire> {
     ByteRing bytes;                        // from read to written
     std::uint64_t written = 0, arrived = 0, read = 0, acked = 0, ack_to = 0;
     std::uint64_t break_at = UINT64_MAX;
+    std::vector<std::pair<std::uint64_t, std::byte>> flips;      // offsets, and what is flipped there
     std::deque<Segment> in_flight;         // the first one holds up the others: nothing overtakes
     std::deque<Passed> passed;
     TimePoint next_event = TimePoint::max();          // of kArrive; max: none is scheduled

@@ -90,11 +90,13 @@ bool TcpConnection::bury(std::vector<std::unique_ptr<TcpSocket>>& buried) {
     last_failure_ = socket.failure.text();
     ++shared_.counters.sockets_lost;
     in_.lost(socket);
-    if (sockets_.size() == 1) return true;
-    log::info("tcp to peer {}: one of {} sockets is gone: {}", peer_, sockets_.size(), last_failure_);
+    const bool last = sockets_.size() == 1;
+    if (last && !can_resume()) return true;
+    if (!last) log::info("tcp to peer {}: one of {} sockets is gone: {}", peer_, sockets_.size(), last_failure_);
     out_.lost(socket);
     buried.push_back(std::move(sockets_[i]));
     sockets_.erase(sockets_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (last) return true;
   }
   return false;
 }
@@ -105,6 +107,10 @@ Status TcpConnection::end() {
   for (const auto& socket : sockets_) in_.lost(*socket);
   const char* how = peer_closed_ ? "the peer has disconnected" : "the connection is lost";
   return Status(Code::peer_lost, fmt::format("tcp {}: {}: {}", description_, how, last_failure_), peer_);
+}
+
+Status TcpConnection::why_broken() const {
+  return Status(Code::peer_lost, fmt::format("tcp {}: the connection is broken: {}", description_, last_failure_), peer_);
 }
 
 void TcpConnection::close() {
@@ -121,6 +127,7 @@ void TcpConnection::close() {
 }
 
 void TcpConnection::fail(const std::string& why) {
+  beyond_repair_ = true;
   for (const auto& socket : sockets_) {
     if (socket->failure.ok()) socket->failure = Status(Code::network, fmt::format("{}: {}", socket->addresses, why));
   }

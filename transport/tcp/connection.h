@@ -40,8 +40,13 @@ class TcpConnection final : public Connection {
   // Whether the next poll has something to do that no socket will announce.
   bool restless() const;
   bool wants_poll() const;
-  // Takes failed sockets out, into `buried` (they may be on the transport's lists still). True: that was the last one.
+  // Takes failed sockets out, into `buried` (they may be on the transport's lists still). True: that was the last one, which
+  // stays where the connection cannot go on.
   bool bury(std::vector<std::unique_ptr<TcpSocket>>& buried);
+  // Without a socket, waiting for one.
+  bool broken() const { return !over_ && sockets_.empty(); }
+  bool can_resume() const { return shared_.options.resumable && !peer_closed_ && !beyond_repair_; }
+  Status why_broken() const;
   // Ends it. Returns what to tell the listener.
   Status end();
   // Ends it from this side: says so to the peer as far as that goes without waiting.
@@ -61,6 +66,7 @@ class TcpConnection final : public Connection {
   bool over_ = false;
   bool busy_ = false;
   bool peer_closed_ = false;
+  bool beyond_repair_ = false;
 
   friend class tutti::transport::TcpTransport;
 };

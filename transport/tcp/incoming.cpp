@@ -79,7 +79,18 @@ std::size_t Incoming::read_in_place(TcpSocket& socket) {
   if (arrival.frame.flags & kHasCrc) arrival.crc = crc32c(into, result.bytes, arrival.crc);
   arrival.got += result.bytes;
   if (arrival.got == arrival.frame.segment.bytes) complete(socket);
+  else if (shared_.clock) time(arrival, result.bytes);
   return result.bytes;
+}
+
+// The socket is empty, and the segment is not whole: what comes next is the wire's doing. Sockets of one connection share it.
+void Incoming::time(Arrival& arrival, std::size_t bytes) {
+  const TimePoint now = shared_.clock->now();
+  if (const TimePoint since = std::exchange(arrival.emptied, now); since != TimePoint{}) {
+    service_.bytes += bytes;
+    service_.nanoseconds += std::uint64_t((now - std::max(since, served_until_)).count());
+    served_until_ = now;
+  }
 }
 
 std::size_t Incoming::read_through_scratch(TcpSocket& socket) {
@@ -128,6 +139,7 @@ void Incoming::begin(TcpSocket& socket, const Frame& frame) {
   if (frame.type == FrameType::ack) {
     const AckBits bits{frame.segment.offset, frame.segment.message_bytes, frame.segment.call};
     if (!out.acknowledged(frame.ack, &bits)) return nonsense(socket, "acknowledges what was never sent");
+    if (frame.flags & kWantAck) owe();
   } else if (frame.ack != last_ack_seen_) {
     if (!out.acknowledged(frame.ack, nullptr)) return nonsense(socket, "acknowledges what was never sent");
   }

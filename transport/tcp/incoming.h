@@ -43,8 +43,10 @@ class Incoming {
   void released(const Landing& landing);
   // At the end of a poll and before sleeping: puts an ack on a socket if one is owed. Answers requests.
   void settle();
+  std::uint64_t arrived_frames() const { return window_.base(); }
   bool owes() const { return owed_; }
   bool has_requests() const { return !requests_.empty(); }
+  const Service& service() const { return service_; }
   // The socket is about to go.
   void lost(TcpSocket& socket);
   // What is being read into that communicator's users' buffers goes elsewhere from now on.
@@ -60,6 +62,7 @@ class Incoming {
 
   std::size_t read_in_place(TcpSocket& socket);
   std::size_t read_through_scratch(TcpSocket& socket);
+  void time(Arrival& arrival, std::size_t bytes);
   bool took(TcpSocket& socket, const IoResult& result);    // accounts; false: nothing moved
   void consume(TcpSocket& socket, const std::byte* data, std::size_t bytes);
   void begin(TcpSocket& socket, const Frame& frame);
@@ -93,6 +96,8 @@ class Incoming {
   std::vector<SegmentHeader> requests_;
   std::array<MessageKey, kRecent> recent_{};       // eager messages that were expected; the last ones
   std::size_t recent_count_ = 0;
+  Service service_;
+  TimePoint served_until_{};
   TcpSocket* freshest_ = nullptr;                  // read from last; acks go there
 };
 

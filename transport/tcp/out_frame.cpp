@@ -42,7 +42,7 @@ OutFrame* FramePool::take() {
   frame->block = nullptr;
   frame->socket = nullptr;
   frame->next = nullptr;
-  frame->copied = frame->crc_known = frame->urgent = frame->queued = frame->writing = frame->timed = frame->acked = false;
+  frame->copied = frame->crc_known = frame->urgent = frame->queued = frame->writing = frame->acked = false;
   frame->nacks = 0;
   return frame;
 }

@@ -29,7 +29,6 @@ struct OutFrame {
   bool urgent = false;                             // goes before ordinary data: control, and frames sent again
   bool queued = false;
   bool writing = false;
-  bool timed = false;               // counts in the connection's Service
   bool acked = false;
   std::uint8_t nacks = 0;
   alignas(8) std::array<std::byte, kHeaderBytes + kInline> wire;

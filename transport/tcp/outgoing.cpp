@@ -58,7 +58,6 @@ Sent Outgoing::send(const SegmentHeader& header, const std::byte* data, std::uin
   const bool last = header.offset + header.bytes == header.message_bytes;
   if (last && header.message_bytes > shared_.options.copy_bytes) frame->frame.flags |= kWantAck;
   enter(frame);
-  if (!frame->copied && header.offset + header.bytes > shared_.options.eager_bytes) begin_service(*frame);
   const bool at_once = urgent_.empty() && data_.empty();
   const bool copied = frame->copied;
   data_.push_back(frame);
@@ -245,23 +244,7 @@ void Outgoing::forget(std::uint64_t sequence) {
   OutFrame* frame = std::exchange(slot(sequence), nullptr);
   if (!frame) return;
   frame->acked = true;
-  if (frame->timed) end_service(*frame);
   if (!frame->queued && !frame->writing) retire(frame);
-}
-
-void Outgoing::begin_service(OutFrame& frame) {
-  if (!shared_.clock) return;
-  frame.timed = true;
-  if (in_service_++ == 0) service_since_ = shared_.clock->now();
-}
-
-void Outgoing::end_service(OutFrame& frame) {
-  frame.timed = false;
-  const TimePoint now = shared_.clock->now();
-  service_.bytes += frame.frame.segment.bytes;
-  service_.nanoseconds += std::uint64_t((now - service_since_).count());
-  service_since_ = now;
-  --in_service_;
 }
 
 void Outgoing::retire(OutFrame* frame) {

@@ -3,6 +3,7 @@
 // them until acknowledged and sends them again where a socket was lost or a payload arrived damaged. Does not read.
 #include <cstdint>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -33,7 +34,12 @@ class Outgoing {
     return socket.writing || socket.has_control() || !urgent_.empty() || !data_.empty();
   }
   bool has_sent() const { return !sent_.empty(); }
-  const Service& service() const { return service_; }
+  std::uint64_t acknowledged_frames() const { return base_; }
+  std::optional<Unacknowledged> oldest_unacknowledged() const {
+    const OutFrame* frame = base_ < next_ ? window_[base_ % kWindow] : nullptr;
+    if (!frame || !frame->socket || frame->queued) return std::nullopt;
+    return Unacknowledged{base_, frame->socket->stream->unsent_bytes()};
+  }
   bool pending() const { return !urgent_.empty() || !data_.empty() || !waiting_control_.empty(); }
 
   // What the peer says. False, or a text: the peer talks nonsense.
@@ -71,8 +77,6 @@ class Outgoing {
   void settle(TcpSocket& socket, Batch& batch, std::size_t moved);
   void finish_writing(OutFrame* frame);
   void forget(std::uint64_t sequence);
-  void begin_service(OutFrame& frame);
-  void end_service(OutFrame& frame);
   void retire(OutFrame* frame);
   void release_waiting_control();
   OutFrame*& slot(std::uint64_t sequence) { return window_[sequence % kWindow]; }
@@ -87,9 +91,6 @@ class Outgoing {
   FrameList urgent_, data_;
   FrameList waiting_control_;                      // no sequence was left for them
   FrameList sent_;                                 // acknowledged; the listener is to be told
-  Service service_;
-  std::uint32_t in_service_ = 0;                   // frames under way that are timed
-  TimePoint service_since_{};
   std::size_t turn_ = 0;                           // socket to write to first
   std::pmr::unsynchronized_pool_resource memory_;
   std::pmr::unordered_map<MessageKey, Leave, KeyHash> leaves_{&memory_};

@@ -17,6 +17,7 @@ class TcpConnection;
 
 struct TcpOptions {
   int sockets = 1;                              // that a connection is meant to have; told in describe()
+  bool resumable = false;                       // Listener::on_broken, rather than on_lost, where the last socket is gone
   bool crc = true;                              // checksum of payloads; headers always have one
   std::size_t segment_bytes = 0;                // of large messages; 0: kSegmentBytes
   std::size_t eager_bytes = 32 << 10;           // messages up to this need no grant
@@ -37,10 +38,16 @@ struct TcpCounters {
   std::uint64_t sockets_lost = 0;
 };
 
-// How fast a connection moved bytes while there were some to move: of segments that the receiver had made room for, from the
-// hand-over of the first to the acknowledgement of the last. A late receiver or a sender that has nothing does not count.
+// How fast the wire brought bytes while it was what one waited for: in the middle of a segment, from one look that emptied
+// the socket to the next that did. So neither a late receiver nor a sender that has nothing, nor one without a grant, counts.
 struct Service {
   std::uint64_t bytes = 0, nanoseconds = 0;
+};
+
+// The oldest frame that was written and not acknowledged, and what its socket's kernel has not delivered.
+struct Unacknowledged {
+  std::uint64_t sequence = 0;
+  std::size_t unsent = 0;
 };
 
 struct Shared {

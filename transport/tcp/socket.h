@@ -25,6 +25,7 @@ struct Arrival {
   std::unique_ptr<std::byte[]> sink; // `into`, when the listener has taken its memory back
   std::size_t got = 0;
   std::uint32_t crc = 0;
+  TimePoint emptied{};               // when a read of its payload last took all that the socket had; zero: none did
   bool active = false;
   bool unwanted = false;             // a duplicate: its bytes are read and dropped
 };

@@ -25,7 +25,7 @@ TcpTransport::TcpTransport(Loop& loop, Listener& listener, const TcpOptions& opt
 
 tcp::Service TcpTransport::service(int peer) const {
   const auto found = connections_.find(peer);
-  return found == connections_.end() ? tcp::Service{} : found->second->out().service();
+  return found == connections_.end() ? tcp::Service{} : found->second->in().service();
 }
 
 TcpTransport::~TcpTransport() { TUTTI_CHECK(!polling_); }
@@ -46,6 +46,56 @@ bool TcpTransport::add_socket(int peer, std::unique_ptr<Stream> stream) {
   socket->last_active = round_;
   socket->active = true;
   active_.push_back(socket);
+  return true;
+}
+
+TcpConnection* TcpTransport::find(int peer) const {
+  const auto found = connections_.find(peer);
+  return found == connections_.end() || found->second->over() ? nullptr : found->second.get();
+}
+
+bool TcpTransport::connected(int peer) const { return find(peer) != nullptr; }
+
+bool TcpTransport::broken(int peer) const {
+  const TcpConnection* connection = find(peer);
+  return connection && connection->broken();
+}
+
+std::size_t TcpTransport::socket_count(int peer) const {
+  const TcpConnection* connection = find(peer);
+  return connection ? connection->sockets().size() : 0;
+}
+
+std::optional<tcp::Unacknowledged> TcpTransport::oldest_unacknowledged(int peer) const {
+  const TcpConnection* connection = find(peer);
+  return connection ? connection->out_.oldest_unacknowledged() : std::nullopt;
+}
+
+std::uint64_t TcpTransport::progress(int peer) const {
+  const TcpConnection* connection = find(peer);
+  return connection ? connection->out_.acknowledged_frames() + connection->in_.arrived_frames() : 0;
+}
+
+void TcpTransport::ping(int peer) {
+  TcpConnection* connection = find(peer);
+  if (!connection) return;
+  tcp::Frame ask;
+  ask.type = tcp::FrameType::ack;
+  ask.flags = tcp::kWantAck;
+  connection->in_.stamp(ask);
+  for (const auto& socket : connection->sockets())
+    if (socket->usable() && !socket->has_control()) socket->put_control(ask);
+  connection->mark_busy();
+}
+
+bool TcpTransport::resume(int peer, std::vector<std::unique_ptr<Stream>> streams) {
+  TcpConnection* connection = find(peer);
+  if (!connection || !connection->can_resume()) return false;
+  for (const auto& socket : connection->sockets())
+    if (socket->failure.ok()) socket->failure = Status(Code::network, socket->addresses + ": replaced by a new connection");
+  connection->bury(buried_);
+  if (!polling_) bury_dead();
+  for (auto& stream : streams) add_socket(peer, std::move(stream));
   return true;
 }
 
@@ -84,6 +134,7 @@ void TcpTransport::abandon(std::uint32_t communicator) {
 bool TcpTransport::drained() const {
   for (const auto& [peer, connection] : connections_) {
     if (connection->over()) continue;
+    if (connection->broken() && connection->out().pending()) return false;
     for (const auto& socket : connection->sockets())
       if (connection->out().has_work(*socket) || socket->stream->unsent_bytes() > 0) return false;
   }
@@ -118,7 +169,8 @@ bool TcpTransport::tend_busy() {
   for (TcpConnection* connection : tended_) {
     if (connection->over()) continue;
     if (connection->bury(buried_)) {
-      lose(*connection);
+      if (connection->broken()) shared_.listener.on_broken(connection->peer(), connection->why_broken());
+      else lose(*connection);
       any = true;
     }
     if (connection->over()) continue;

@@ -6,6 +6,7 @@
 // Loop::run(0).
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -29,6 +30,17 @@ class TcpTransport final : public Transport {
   Connection* connect(int peer, std::vector<std::unique_ptr<Stream>> sockets);
   // One more socket for a connection that is not lost. False: it is, or never was.
   bool add_socket(int peer, std::unique_ptr<Stream> socket);
+  // For a connection that is not lost: new sockets in place of those that it has, if any; the peer gives them up, too. Goes on from
+  // the last acknowledged segments. False: it is lost, or never was.
+  bool resume(int peer, std::vector<std::unique_ptr<Stream>> sockets);
+  bool connected(int peer) const;
+  bool broken(int peer) const;                        // connected, but has no socket
+  std::size_t socket_count(int peer) const;
+  std::optional<tcp::Unacknowledged> oldest_unacknowledged(int peer) const;
+  // Frames that have arrived or were acknowledged so far.
+  std::uint64_t progress(int peer) const;
+  // Asks for an acknowledgement on each socket.
+  void ping(int peer);
   // Says good-bye without waiting. Nothing more is said of this peer, on_lost included; its connection is gone when the
   // call returns, or when poll() does if called from within. Unacknowledged segments may be lost.
   void disconnect(int peer);
@@ -44,7 +56,7 @@ class TcpTransport final : public Transport {
   void wake_done() override;
   std::size_t memory_bytes() const override;
 
-  // Since the connection was made; zeros: there is none.
+  // From the peer to here, since the connection was made; zeros: there is none.
   tcp::Service service(int peer) const;
   const TcpCounters& counters() const { return shared_.counters; }
   const TcpOptions& options() const { return shared_.options; }
@@ -66,6 +78,7 @@ class TcpTransport final : public Transport {
   void activate(Socket& socket);
   void drop_from_lists(Socket& socket);
   void lose(tcp::TcpConnection& connection);
+  tcp::TcpConnection* find(int peer) const;           // not lost
   void bury_dead();
 
   tcp::Shared shared_;

@@ -1,0 +1,484 @@
+#include "tests/process/gallery.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <mutex>
+#include <regex>
+#include <thread>
+
+#include "tests/process/faulty_sockets.h"
+#include "tests/process/strangers.h"
+#include "tests/process/world.h"
+
+namespace tutti::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Body = std::function<Status(Communicator&)>;
+using Statuses = std::vector<Status>;
+
+Status reduce(Communicator& comm, std::size_t count) {
+  std::vector<float> x(count, float(comm.rank())), y(count);
+  return comm.all_reduce({x.data(), y.data(), count}).wait();
+}
+
+// Again and again, until a failure or `times` are done; wrong sums are a failure of their own.
+Status reduce_often(Communicator& comm, std::size_t count, int times, std::atomic<int>* rounds = nullptr) {
+  std::vector<float> x(count, 1), y(count);
+  for (int i = 0; i < times; ++i) {
+    if (const Status status = comm.all_reduce({x.data(), y.data(), count}).wait(); !status.ok()) return status;
+    for (const float value : y)
+      if (value != float(comm.rank_count())) return Status(Code::internal, "a wrong sum");
+    if (rounds) ++*rounds;
+  }
+  return {};
+}
+
+constexpr int kForEver = 1 << 30;
+
+// A thread a rank; each one's first failure, or that of its next barrier.
+Statuses ranks(int count, const Settings& settings, const Body& body) {
+  World world(count, settings);
+  std::mutex mutex;
+  Statuses out;
+  world.run([&](Communicator& comm) {
+    Status status = body(comm);
+    while (status.ok() && comm.rank_count() < 0) continue;
+    const std::lock_guard held(mutex);
+    out.push_back(status);
+  });
+  return out;
+}
+
+// Until the communicator is broken: who had finished learns of it later.
+Status last(Communicator& comm, Status status) {
+  while (status.ok()) status = comm.barrier().wait();
+  return status;
+}
+
+// Rank 0 of three is a process that runs `body`; it gets `signal` after some rounds of the others (0: none).
+Statuses with_process(int signal, const Settings& settings, std::size_t count, const std::function<int(Communicator&)>& body = {}) {
+  const std::string address = fresh_address();
+  Child victim([&] {
+    const Environment environment(settings);
+    Communicator comm = joined(0, 3, address);
+    return body ? body(comm) : int(reduce_often(comm, count, kForEver).ok());
+  });
+  World world(3, 1, address, settings);
+  std::atomic<int> rounds{0};
+  std::atomic<bool> over{false};
+  std::thread killer([&] {
+    while (rounds < 20 && !over) std::this_thread::yield();
+    if (signal) victim.signal(signal);
+  });
+  std::mutex mutex;
+  Statuses out;
+  world.run([&](Communicator& comm) {
+    const Status status = reduce_often(comm, count, kForEver, &rounds);
+    const std::lock_guard held(mutex);
+    out.push_back(status);
+    over = true;
+  });
+  killer.join();
+  return out;
+}
+
+// Two different calls: of the last rank of three, and of the others.
+Statuses mismatch(const std::function<Work(Communicator&, float*)>& usual, const std::function<Work(Communicator&, float*)>& odd) {
+  return ranks(3, {{"TUTTI_TIMEOUT", "8s"}}, [&](Communicator& comm) {
+    std::vector<float> memory(20000);
+    return last(comm, (comm.rank() == 2 ? odd : usual)(comm, memory.data()).wait());
+  });
+}
+
+// A fault on the busiest TCP socket in the midst of all_reduces of three ranks.
+Statuses on_the_wire(Fault fault, Settings settings, int times = 60) {
+  forget_traffic();
+  settings.emplace_back("TUTTI_TRANSPORT", "tcp");
+  std::atomic<int> rounds{0};
+  auto out = ranks(3, settings, [&](Communicator& comm) {
+    const Status before = reduce_often(comm, 100'000, 5, &rounds);
+    if (!before.ok()) return before;
+    if (comm.rank() == 0 && !inject(fault, 100'000)) return Status(Code::internal, "no socket to harm was found");
+    return reduce_often(comm, 100'000, times);
+  });
+  if (strikes() == 0) out.emplace_back(Code::internal, "the fault never struck");
+  forget_traffic();
+  return out;
+}
+
+// Only rank `rank` of `count`, here and now.
+Status alone(int rank, int count, const std::string& address, milliseconds limit, const std::string& key = "k") {
+  auto made = Communicator::create(rank, count, address, {.init_timeout = limit, .job_key = key});
+  return made ? Status() : made.status();
+}
+
+// All these join at once; what each got.
+Statuses together(const std::vector<std::function<Status()>>& joins) {
+  Statuses out(joins.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < joins.size(); ++i) threads.emplace_back([&, i] { out[i] = joins[i](); });
+  for (auto& thread : threads) thread.join();
+  return out;
+}
+
+Statuses with_setting(const std::string& name, const std::string& value) {
+  const Environment environment(Settings{{name, value}});
+  return {alone(0, 1, fresh_address(), seconds(1))};
+}
+
+// What the next file that is opened gets.
+rlim_t next_descriptor() {
+  const int fd = ::dup(2);
+  ::close(fd);
+  return rlim_t(fd);
+}
+
+// A process that may hold no more of something, or of descriptors so many more; what its joining and one operation came to.
+Statuses with_limit(int what, rlim_t most, const Settings& settings = {}) {
+  int pipe[2];
+  if (::pipe(pipe) != 0) return {Status(Code::internal, "pipe")};
+  Child poor([&] {
+    const Environment environment(settings);
+    rlimit limit{};
+    ::getrlimit(what, &limit);
+    limit.rlim_cur = what == RLIMIT_NOFILE ? next_descriptor() + most : most;
+    ::setrlimit(what, &limit);
+    Status status;
+    try {
+      World world(2, {});
+      world.run([&](Communicator& comm) {
+        if (const Status mine = reduce(comm, 100'000); !mine.ok()) status = mine;
+      });
+    } catch (const std::exception& e) {
+      status = Status(Code::out_of_resources, e.what());
+    }
+    const std::string text = status.text();
+    const int code = int(status.code());
+    if (::write(pipe[1], &code, sizeof code) < 0 || ::write(pipe[1], text.data(), text.size()) < 0) return 1;
+    return 0;
+  });
+  ::close(pipe[1]);
+  int code = 0;
+  std::string text(4096, 0);
+  const bool told = ::read(pipe[0], &code, sizeof code) == ssize_t(sizeof code);
+  const ssize_t bytes = ::read(pipe[0], text.data(), text.size());
+  ::close(pipe[0]);
+  poor.exit_code();
+  text.resize(std::size_t(std::max<ssize_t>(bytes, 0)));
+  return {told ? Status(Code(code), text) : Status(Code::internal, "the process ended without a word")};
+}
+
+Work all_reduce(Communicator& c, float* at, std::size_t count, DataType type = DataType::f32, ReduceOp op = ReduceOp::sum) {
+  return c.all_reduce({at, at + 10000, count, type, op});
+}
+
+std::vector<Cause> deaths() {
+  const Settings shm{{"TUTTI_TRANSPORT", "shm"}}, tcp{{"TUTTI_TRANSPORT", "tcp"}};
+  const Settings quick{{"TUTTI_TIMEOUT", "2s"}, {"TUTTI_ABSENT_TIMEOUT", "2s"}};
+  return {
+      {"killed_shm", "kill -9 of rank 0, over shared memory", Code::peer_lost, 0, seconds(10), [=] { return with_process(SIGKILL, shm, 1000); }},
+      {"killed_tcp", "kill -9 of rank 0, over TCP", Code::peer_lost, 0, seconds(10), [=] { return with_process(SIGKILL, tcp, 1000); }},
+      {"killed_in_a_large_one", "kill -9 of rank 0 in the middle of 12 MB", Code::peer_lost, 0, seconds(20), [=] { return with_process(SIGKILL, tcp, 3'000'000); }},
+      {"stopped", "kill -STOP of rank 0", Code::timeout, 0, seconds(15), [=] { return with_process(SIGSTOP, quick, 1000); }},
+      {"exits_early", "rank 0 exits after ten operations, without a word", Code::peer_lost, 0, seconds(10),
+       [] {
+         return with_process(0, {}, 1000, [](Communicator& comm) -> int {
+           const bool well = reduce_often(comm, 1000, 10).ok();
+           ::_exit(well ? 0 : 1);
+         });
+       }},
+      {"destroys_early", "rank 0 destroys its communicator after ten operations", Code::peer_lost, 0, seconds(10),
+       [] {
+         return with_process(0, {}, 1000, [](Communicator& comm) {
+           if (!reduce_often(comm, 1000, 10).ok()) return 1;
+           comm.destroy();
+           return 0;
+         });
+       }},
+      {"aborts", "rank 2 calls abort()", Code::aborted, 2, seconds(5),
+       [] {
+         return ranks(3, {}, [](Communicator& comm) {
+           if (const Status status = comm.barrier().wait(); !status.ok()) return status;
+           if (comm.rank() == 2) comm.abort("the loss is not a number");
+           return last(comm, {});
+         });
+       }},
+      {"never_calls", "rank 1 is alive and never makes the call", Code::timeout, 1, seconds(10),
+       [] {
+         std::atomic<int> over{0};
+         return ranks(3, {{"TUTTI_ABSENT_TIMEOUT", "1s"}}, [&](Communicator& comm) {
+           if (const Status status = comm.barrier().wait(); !status.ok()) return status;
+           if (comm.rank() == 1) {
+             while (over < 2) std::this_thread::yield();
+             return last(comm, {});
+           }
+           const Status status = reduce(comm, 10);
+           ++over;
+           return status;
+         });
+       }},
+      {"is_late", "rank 1 comes 1.5 s late, with a timeout of one second", Code::ok, -1, seconds(10),
+       [] {
+         return ranks(3, {{"TUTTI_TIMEOUT", "1s"}}, [](Communicator& comm) {
+           if (const Status status = comm.barrier().wait(); !status.ok()) return status;
+           if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(1500));
+           return reduce(comm, 10);
+         });
+       }},
+      {"circle_of_waits", "each rank receives from its neighbour, and nobody sends", Code::timeout, kEither, seconds(10),
+       [] {
+         return ranks(3, {{"TUTTI_TIMEOUT", "1s"}}, [](Communicator& comm) {
+           float x = 1;
+           return comm.recv({.output = &x, .count = 1, .peer = (comm.rank() + 1) % 3}).wait();
+         });
+       }},
+  };
+}
+
+std::vector<Cause> mismatches() {
+  const auto usual = [](Communicator& c, float* at) { return all_reduce(c, at, 100); };
+  const auto of = [&](const char* name, const char* injected, const std::function<Work(Communicator&, float*)>& odd) {
+    return Cause{std::string("mismatch_") + name, injected, Code::mismatch, kEither, seconds(12), [=] { return mismatch(usual, odd); }};
+  };
+  return {
+      of("collective", "rank 2 calls all_gather where the others call all_reduce", [](Communicator& c, float* at) { return c.all_gather({at, at + 10000, 100}); }),
+      of("count", "rank 2 has one element more", [](Communicator& c, float* at) { return all_reduce(c, at, 101); }),
+      of("type", "rank 2 has another type", [](Communicator& c, float* at) { return all_reduce(c, at, 100, DataType::i32); }),
+      of("reduction", "rank 2 wants the maximum", [](Communicator& c, float* at) { return all_reduce(c, at, 100, DataType::f32, ReduceOp::max); }),
+      of("order", "rank 2 makes a barrier first", [](Communicator& c, float*) { return c.barrier(); }),
+      {"mismatch_root", "rank 2 thinks that rank 1 is the root", Code::mismatch, kEither, seconds(12),
+       [] {
+         return mismatch([](Communicator& c, float* at) { return c.broadcast({at, at + 10000, 100, DataType::f32, 0}); },
+                         [](Communicator& c, float* at) { return c.broadcast({at, at + 10000, 100, DataType::f32, 1}); });
+       }},
+      {"mismatch_send_and_recv", "rank 1 receives 99 elements of the 100 that rank 0 sends", Code::mismatch, kEither, seconds(12),
+       [] {
+         return ranks(2, {{"TUTTI_TIMEOUT", "8s"}}, [](Communicator& comm) {
+           std::vector<float> x(100);
+           return last(comm, comm.rank() == 0 ? comm.send({x.data(), 100, DataType::f32, 1}).wait() : comm.recv({x.data(), 99, DataType::f32, 0}).wait());
+         });
+       }},
+  };
+}
+
+std::vector<Cause> beginnings() {
+  return {
+      {"no_address", "an address that is none", Code::invalid_argument, -1, seconds(5), [] { return Statuses{alone(0, 2, "no address at all", seconds(1))}; }},
+      {"wrong_address", "rank 1 looks for rank 0 at a port where nobody listens", Code::timeout, 0, seconds(8),
+       [] { return Statuses{alone(1, 2, "127.0.0.1:" + std::to_string(unused_port()), milliseconds(700))}; }},
+      {"missing_rank", "rank 1 of three never comes", Code::timeout, kEither, seconds(10),
+       [] {
+         const std::string address = fresh_address();
+         return together({[=] { return alone(0, 3, address, milliseconds(800)); }, [=] { return alone(2, 3, address, milliseconds(5000)); }});
+       }},
+      {"duplicate_rank", "two processes are rank 1", Code::mismatch, kEither, seconds(10),
+       [] {
+         const std::string address = fresh_address();
+         return together({[=] { return alone(0, 3, address, seconds(5)); }, [=] { return alone(1, 3, address, seconds(5)); },
+                          [=] { return alone(1, 3, address, seconds(5)); }});
+       }},
+      {"other_rank_count", "rank 1 counts three ranks, rank 0 two", Code::mismatch, kEither, seconds(10),
+       [] {
+         const std::string address = fresh_address();
+         return together({[=] { return alone(0, 2, address, seconds(5)); }, [=] { return alone(1, 3, address, seconds(5)); }});
+       }},
+      {"other_settings", "rank 1 has another TUTTI_SEGMENT", Code::mismatch, kEither, seconds(10),
+       [] {
+         const std::string address = fresh_address();
+         Child other([=] {
+           const Environment environment(Settings{{"TUTTI_SEGMENT", "64K"}});
+           return alone(1, 2, address, seconds(5)).code() == Code::mismatch ? 0 : 1;
+         });
+         Statuses out{alone(0, 2, address, seconds(5))};
+         if (other.exit_code() != 0) out.emplace_back(Code::internal, "the other one saw no mismatch");
+         return out;
+       }},
+      {"wrong_key", "rank 1 has another job key", Code::timeout, kEither, seconds(10),
+       [] {
+         const std::string address = fresh_address();
+         const auto out = together({[=] { return alone(0, 2, address, milliseconds(900)); }, [=] { return alone(1, 2, address, milliseconds(900), "another"); }});
+         return Statuses{out[0]};
+       }},
+      {"port_taken", "another process listens at rank 0's port", Code::network, -1, seconds(8),
+       [] {
+         const Listening other;
+         return Statuses{alone(0, 2, other.address(), seconds(2))};
+       }},
+      {"stale_process_on_the_port", "a process that is no rank answers at rank 0's port", Code::timeout, 0, seconds(10),
+       [] {
+         const Listening web(Listening::Answers::http);
+         return Statuses{alone(1, 2, web.address(), milliseconds(900))};
+       }},
+      {"mixed_versions", "a rank of another wire version is at rank 0's port", Code::timeout, 0, seconds(10),
+       [] {
+         const Listening other(Listening::Answers::other_version);
+         return Statuses{alone(1, 2, other.address(), seconds(2))};
+       }},
+  };
+}
+
+std::vector<Cause> surroundings() {
+  return {
+      {"killed_while_starting", "rank 1 of three dies before all have met", Code::timeout, kEither, seconds(10),
+       [] {
+         const std::string address = fresh_address();
+         Child dies([=] { return alone(1, 3, address, seconds(30)).ok(); });
+         std::thread killer([&] {
+           std::this_thread::sleep_for(milliseconds(300));
+           dies.signal(SIGKILL);
+         });
+         Statuses out{alone(0, 3, address, milliseconds(1500))};
+         killer.join();
+         return out;
+       }},
+      {"strangers_at_start", "300 strangers knock while four ranks meet", Code::ok, -1, seconds(20),
+       [] {
+         const std::string address = "127.0.0.1:" + std::to_string(unused_port());
+         Strangers knocking(address, 300);
+         return together({[=] { return alone(0, 2, address, seconds(15)); }, [=] { return alone(1, 2, address, seconds(15)); }});
+       }},
+      {"bad_setting", "a setting that cannot be read", Code::invalid_argument, -1, seconds(5), [] { return with_setting("TUTTI_TIMEOUT", "2 apples"); }},
+      {"bad_algorithm", "a setting that names no algorithm", Code::invalid_argument, -1, seconds(5), [] { return with_setting("TUTTI_ALGO", "all_reduce:rings"); }},
+      {"memory_limit_too_small", "a memory limit that nothing fits in", Code::invalid_argument, -1, seconds(5), [] { return with_setting("TUTTI_MEMORY_LIMIT", "64K"); }},
+      {"encryption_without_key", "encryption without a secret", Code::invalid_argument, -1, seconds(5),
+       [] {
+         const Environment environment(Settings{{"TUTTI_ENCRYPT", "1"}});
+         return Statuses{alone(0, 2, fresh_address(), seconds(1), "")};
+       }},
+      {"few_descriptors", "no more than five open files beyond those that it had", Code::out_of_resources, -1, seconds(20), [] { return with_limit(RLIMIT_NOFILE, 5); }},
+      {"recorder_has_no_room", "the flight recorder's folder cannot be written", Code::ok, -1, seconds(10),
+       [] {
+         return ranks(2, {{"TUTTI_RECORDER", "/proc/nowhere"}}, [](Communicator& comm) { return reduce(comm, 100); });
+       }},
+      {"recorder_disk_full", "files may not grow: the flight recorder's disk is full", Code::ok, -1, seconds(20),
+       [] {
+         std::signal(SIGXFSZ, SIG_IGN);
+         return with_limit(RLIMIT_FSIZE, 8 << 10, {{"TUTTI_TRANSPORT", "tcp"}});
+       }},
+  };
+}
+
+std::vector<Cause> buffers() {
+  const Settings check{{"TUTTI_CHECK", "1"}};
+  const auto of_rank_1 = [](const Settings& settings, const std::function<Work(Communicator&)>& bad) {
+    return ranks(2, settings, [&](Communicator& comm) {
+      float x[2] = {1, 1};
+      if (comm.rank() == 1) return bad(comm).wait();
+      Work work = comm.all_reduce({x, x + 1, 1});
+      work.wait_for(milliseconds(100));                  // nothing was sent: rank 1 may call again, rightly
+      return Status(Code::invalid_argument, "rank 0 waits for the right call");
+    });
+  };
+  return {
+      {"null_buffer", "a null pointer as input", Code::invalid_argument, -1, seconds(5),
+       [=] { return of_rank_1({}, [](Communicator& c) { static float y; return c.all_reduce({nullptr, &y, 1}); }); }},
+      {"overlap", "output overlaps input, and is not in place", Code::invalid_argument, -1, seconds(5),
+       [=] { return of_rank_1({}, [](Communicator& c) { static float x[20]; return c.all_reduce({x, x + 5, 10}); }); }},
+      {"unmapped_buffer", "a buffer that goes on into unmapped memory, with TUTTI_CHECK=1", Code::invalid_argument, -1, seconds(5),
+       [=] {
+         void* two = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+         ::munmap(static_cast<char*>(two) + 4096, 4096);
+         auto out = of_rank_1(check, [=](Communicator& c) { return c.all_reduce({two, two, 2000}); });
+         ::munmap(two, 4096);
+         return out;
+       }},
+      {"read_only_output", "an output that may not be written, with TUTTI_CHECK=1", Code::invalid_argument, -1, seconds(5),
+       [=] {
+         static const std::array<float, 100> constant{1};
+         return of_rank_1(check, [](Communicator& c) {
+           static float x[100];
+           return c.all_reduce({x, const_cast<float*>(constant.data()), 100});
+         });
+       }},
+      {"used_after_destroy", "an operation on a communicator that was destroyed", Code::invalid_state, -1, seconds(5),
+       [] {
+         return ranks(2, {}, [](Communicator& comm) {
+           comm.destroy();
+           return comm.barrier().wait();
+         });
+       }},
+      {"no_such_root", "a root that there is not", Code::invalid_argument, -1, seconds(5),
+       [] {
+         return ranks(2, {}, [](Communicator& comm) {
+           float x = 0;
+           return comm.broadcast({&x, &x, 1, DataType::f32, 2}).wait();
+         });
+       }},
+  };
+}
+
+std::vector<Cause> wires() {
+  return {
+      {"bit_flip_on_the_wire", "a bit flips on a TCP connection", Code::ok, -1, seconds(20), [] { return on_the_wire(Fault::flip, {}); }},
+      {"reset_link", "a TCP connection is reset in the middle of an operation", Code::ok, -1, seconds(20), [] { return on_the_wire(Fault::reset, {}); }},
+      {"reset_link_of_three", "one of three TCP connections of a pair is reset", Code::ok, -1, seconds(20),
+       [] { return on_the_wire(Fault::reset, {{"TUTTI_SOCKETS", "3"}}); }},
+      {"reset_link_for_good", "a TCP connection is reset, and none may be made again", Code::peer_lost, kEither, seconds(20),
+       [] { return on_the_wire(Fault::reset, {{"TUTTI_LINK_TIMEOUT", "0"}}, kForEver); }},
+      {"silent_link", "a TCP connection swallows everything", Code::ok, -1, seconds(30), [] { return on_the_wire(Fault::silent, {}); }},
+      {"silent_link_of_three", "one of three TCP connections of a pair swallows everything", Code::ok, -1, seconds(30),
+       [] { return on_the_wire(Fault::silent, {{"TUTTI_SOCKETS", "3"}}); }},
+      {"throttled_link", "a TCP connection moves 64 KB in 2 ms", Code::ok, -1, seconds(30), [] { return on_the_wire(Fault::slow, {}); }},
+      {"reset_encrypted_link", "an encrypted TCP connection is reset", Code::ok, -1, seconds(20),
+       [] { return on_the_wire(Fault::reset, {{"TUTTI_ENCRYPT", "1"}, {"TUTTI_JOB_KEY", "a secret"}}); }},
+      {"bit_flip_on_an_encrypted_wire", "a bit flips on an encrypted TCP connection", Code::ok, -1, seconds(20),
+       [] { return on_the_wire(Fault::flip, {{"TUTTI_ENCRYPT", "1"}, {"TUTTI_JOB_KEY", "a secret"}}); }},
+  };
+}
+
+// A mismatch is told by whichever pair of ranks sees it first, and in its order. Of the ranks that agree any may be the one.
+std::string seen_by_anybody(const std::string& text) {
+  static const std::regex pair(R"((mismatch) \(rank \d+\): (.*)rank (\d) (\(HOST, pid PID\) called .*?), rank (\d) (\(HOST, pid PID\) called .*))");
+  std::smatch found;
+  if (!std::regex_match(text, found, pair)) return text;
+  std::string first = "rank R " + found[4].str(), second = "rank " + found[5].str() + " " + found[6].str();
+  if (found[3].str() > found[5].str()) first = "rank R " + found[6].str(), second = "rank " + found[3].str() + " " + found[4].str();
+  return found[1].str() + " (rank R): " + found[2].str() + first + ", " + second;
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Cause& cause) { return out << cause.name; }
+
+const std::vector<Cause>& causes() {
+  static const std::vector<Cause> all = [] {
+    std::vector<Cause> out;
+    for (auto room : {deaths, mismatches, beginnings, surroundings, buffers, wires})
+      for (auto& cause : room()) out.push_back(std::move(cause));
+    return out;
+  }();
+  return all;
+}
+
+std::string in_general(const Status& status) {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  std::string text = status.to_string();
+  for (std::size_t at = 0; *host && (at = text.find(host, at)) != std::string::npos;) text.replace(at, std::char_traits<char>::length(host), "HOST");
+  const std::pair<const char*, const char*> kGeneral[] = {
+      {R"(pids? \d+)", "pid PID"},
+      {R"(@tutti[-\w]*)", "@NAME"},
+      {R"((\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):\d+)", "ADDRESS"},
+      {R"(operation \d+)", "operation N"},
+      {R"(0x[0-9a-f]+)", "POINTER"},
+      {R"(\b\d+(\.\d+)? (s|ms)\b)", "TIME"},
+      {R"(it has made \d+)", "it has made N"},
+      {R"(\b\d+ connections)", "N connections"},
+      {R"(held by [^;,\n]*)", "held by PROCESS"},
+      {R"(; rank \d+ \(HOST, pid PID\) waits for [^;]*;)", "; rank R (HOST, pid PID) waits for ...;"},
+  };
+  for (const auto& [pattern, word] : kGeneral) text = std::regex_replace(text, std::regex(pattern), word);
+  return seen_by_anybody(text);
+}
+
+}  // namespace tutti::test
