@@ -143,25 +143,16 @@ rlim_t next_descriptor() {
   return rlim_t(fd);
 }
 
-// A process that may hold no more of something, or of descriptors so many more; what its joining and one operation came to.
-Statuses with_limit(int what, rlim_t most, const Settings& settings = {}) {
+// In a process that may hold no more of something, or of descriptors so many more.
+Statuses with_limit(int what, rlim_t most, const std::function<Status()>& body) {
   int pipe[2];
   if (::pipe(pipe) != 0) return {Status(Code::internal, "pipe")};
   Child poor([&] {
-    const Environment environment(settings);
     rlimit limit{};
     ::getrlimit(what, &limit);
     limit.rlim_cur = what == RLIMIT_NOFILE ? next_descriptor() + most : most;
     ::setrlimit(what, &limit);
-    Status status;
-    try {
-      World world(2, {});
-      world.run([&](Communicator& comm) {
-        if (const Status mine = reduce(comm, 100'000); !mine.ok()) status = mine;
-      });
-    } catch (const std::exception& e) {
-      status = Status(Code::out_of_resources, e.what());
-    }
+    const Status status = body();
     const std::string text = status.text();
     const int code = int(status.code());
     if (::write(pipe[1], &code, sizeof code) < 0 || ::write(pipe[1], text.data(), text.size()) < 0) return 1;
@@ -355,7 +346,7 @@ std::vector<Cause> surroundings() {
          const Environment environment(Settings{{"TUTTI_ENCRYPT", "1"}});
          return Statuses{alone(0, 2, fresh_address(), seconds(1), "")};
        }},
-      {"few_descriptors", "no more than five open files beyond those that it had", Code::out_of_resources, -1, seconds(20), [] { return with_limit(RLIMIT_NOFILE, 5); }},
+      {"few_descriptors", "no more than five open files beyond those that it had", Code::out_of_resources, -1, seconds(20), [] { return with_limit(RLIMIT_NOFILE, 5, [] { return alone(0, 2, fresh_address(), seconds(2)); }); }},
       {"recorder_has_no_room", "the flight recorder's folder cannot be written", Code::ok, -1, seconds(10),
        [] {
          return ranks(2, {{"TUTTI_RECORDER", "/proc/nowhere"}}, [](Communicator& comm) { return reduce(comm, 100); });
@@ -363,7 +354,10 @@ std::vector<Cause> surroundings() {
       {"recorder_disk_full", "files may not grow: the flight recorder's disk is full", Code::ok, -1, seconds(20),
        [] {
          std::signal(SIGXFSZ, SIG_IGN);
-         return with_limit(RLIMIT_FSIZE, 8 << 10, {{"TUTTI_TRANSPORT", "tcp"}});
+         return with_limit(RLIMIT_FSIZE, 8 << 10, [] {
+           const Statuses both = ranks(2, {{"TUTTI_TRANSPORT", "tcp"}}, [](Communicator& comm) { return reduce(comm, 100'000); });
+           return both[0].ok() ? both[1] : both[0];
+         });
        }},
   };
 }

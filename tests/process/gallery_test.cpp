@@ -1,5 +1,5 @@
 // Each cause of the gallery: in time, the right code and culprit on every rank that says something, and the words of
-// tests/golden/failures, where one can read what users will read. TUTTI_GOLDEN=1 writes what is new there; then look at it.
+// tests/golden/failures, where one can read what users will read. GALLERY_WRITES=1 writes what is new there; then look at it.
 #include "tests/process/gallery.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST_P(Gallery, EndsInTimeWithTheRightCulpritAndWords) {
   for (std::string line; std::getline(file, line);)
     if (!line.empty() && line[0] != '#') known.insert(line);
   file.close();
-  if (std::getenv("TUTTI_GOLDEN")) {
+  if (std::getenv("GALLERY_WRITES")) {
     known.insert(said.begin(), said.end());
     std::ofstream out(path);
     out << "# " << cause.injected << '\n';

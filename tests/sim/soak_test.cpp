@@ -1,6 +1,6 @@
 // Everything at once, in simulation: random operations of random sizes, with checks and encryption or without, over links that are
 // reset, flip bits or fall silent, until a rank is killed or a network is cut, after which those who are left go on. CI runs a
-// slice; TUTTI_SOAK=20000 runs so many seeds.
+// slice; SOAK_SEEDS=20000 runs so many.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr int kCarryOn = 5;
 
 std::uint64_t slice() {
-  const char* wanted = std::getenv("TUTTI_SOAK");
+  const char* wanted = std::getenv("SOAK_SEEDS");
   return wanted ? std::strtoull(wanted, nullptr, 10) : 40;
 }
 
