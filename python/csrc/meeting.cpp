@@ -1,6 +1,7 @@
 #include "python/csrc/meeting.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "python/csrc/failure.h"
@@ -56,6 +57,21 @@ tutti::Communicator meet(const c10::intrusive_ptr<c10d::Store>& store, int rank,
   if (bytes.size() != id.bytes.size()) refuse("the store holds " + std::to_string(bytes.size()) + " bytes as " + kId + "; wanted " + std::to_string(id.bytes.size()));
   std::transform(bytes.begin(), bytes.end(), id.bytes.begin(), [](std::uint8_t b) { return std::byte(b); });
   return taken(tutti::Communicator::create(rank, rank_count, id, options));
+}
+
+World::World(std::chrono::milliseconds limit) : communicator_([&] {
+  tutti::Options options;
+  options.timeout = limit;
+  return taken(tutti::Communicator::from_environment(options));
+}()) {}
+
+std::string World::share(const std::string& text) {
+  if (text.size() > kLongest) refuse("a text of " + std::to_string(text.size()) + " bytes to share; wanted at most " + std::to_string(kLongest));
+  std::array<char, kLongest + 1> bytes{};
+  std::copy(text.begin(), text.end(), bytes.begin());
+  check(communicator_.broadcast({bytes.data(), bytes.data(), bytes.size(), tutti::DataType::u8, 0}).wait());
+  check(communicator_.barrier().wait());
+  return bytes.data();
 }
 
 }  // namespace tutti_torch

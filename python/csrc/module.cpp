@@ -51,6 +51,12 @@ PYBIND11_MODULE(_C, m) {
       .def("memory_bytes", [](ProcessGroup& g) { return g.communicator().memory_bytes(); }, "Bytes that the library holds for this rank.")
       .def("abort", [](ProcessGroup& g, const std::string& reason) { g.communicator().abort(reason); }, py::arg("reason") = "abort was called",
            py::call_guard<py::gil_scoped_release>(), "Ends what is pending, here and on the other ranks, with Error 'aborted'. Returns at once.");
+  py::class_<World>(m, "World")
+      .def(py::init<std::chrono::milliseconds>(), py::arg("timeout"), py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("rank", &World::rank)
+      .def_property_readonly("size", &World::size)
+      .def_property_readonly("on_one_host", &World::on_one_host)
+      .def("share", &World::share, py::arg("text"), py::call_guard<py::gil_scoped_release>());
   m.def("create",
         [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout) {
           return c10::make_intrusive<ProcessGroup>(meet(store, rank, size, timeout));

@@ -25,10 +25,10 @@ std::optional<DataType> type_of(at::ScalarType type) {
     case at::kFloat: return DataType::f32;
     case at::kDouble: return DataType::f64;
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
-    case at::kFloat8_e4m3fn: return DataType::f8e4m3;
-    case at::kFloat8_e5m2: return DataType::f8e5m2;
-    case at::kUInt32: return DataType::u32;
-    case at::kUInt64: return DataType::u64;
+    case at::ScalarType::Float8_e4m3fn: return DataType::f8e4m3;
+    case at::ScalarType::Float8_e5m2: return DataType::f8e5m2;
+    case at::ScalarType::UInt32: return DataType::u32;
+    case at::ScalarType::UInt64: return DataType::u64;
 #endif
     default: return std::nullopt;
   }

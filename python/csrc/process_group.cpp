@@ -1,5 +1,7 @@
 #include "python/csrc/process_group.h"
 
+#include <Python.h>
+
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -88,7 +90,17 @@ void expect_no_tag(int tag, const char* call) {
 ProcessGroup::ProcessGroup(Communicator communicator)
     : Base(communicator.rank(), communicator.rank_count()), communicator_(std::move(communicator)) {}
 
-WorkPointer ProcessGroup::start(OpType type, Job job) { return c10::make_intrusive<Work>(getRank(), type, ++sequence_, std::move(job)); }
+ProcessGroup::~ProcessGroup() {
+  // Joins the library's thread, which may be about to run a Python callback: not under Python's lock.
+  PyThreadState* const state = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+  communicator_.destroy();
+  if (state) PyEval_RestoreThread(state);
+}
+
+WorkPointer ProcessGroup::start(OpType type, Job job) {
+  ++sequence_;
+  return c10::make_intrusive<Work>(getRank(), type, std::move(job));
+}
 
 // --- one operation each ---
 
@@ -150,7 +162,7 @@ tutti::Work ProcessGroup::exchange(Job& job, const at::Tensor& output, const at:
 WorkPointer ProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   Job job{{}, tensors};
   const Landing landing = landing_for({only(tensors, "broadcast", "tensor")});
-  if (landing.then && options.rootRank == getRank()) landing.run.copy_(tensors[0].reshape({-1}));
+  if (landing.then && options.rootRank == getRank()) landing.run.copy_(run_of(tensors));
   land(job, landing);
   const Numbers numbers = as_moved(landing.run);
   job.work = communicator_.broadcast({landing.run.data_ptr(), landing.run.data_ptr(), numbers.count(landing.run), numbers.type, int(options.rootRank)});
@@ -334,7 +346,7 @@ WorkPointer ProcessGroup::barrier(const c10d::BarrierOptions&) {
   return start(OpType::BARRIER, std::move(job));
 }
 
-#if TORCH_VERSION_MAJOR >= 2
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
 WorkPointer ProcessGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions&) {
   if (outputs.size() != inputs.size()) refuse("all_gather_into_tensor_coalesced: lists of different lengths");
   for (std::size_t i = 0; i < inputs.size(); ++i) {

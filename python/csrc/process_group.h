@@ -32,6 +32,8 @@ class ProcessGroup final : public Base {
  public:
   // `communicator` has these ranks.
   explicit ProcessGroup(tutti::Communicator communicator);
+  // Pending operations end with 'aborted'. Waits for no other rank.
+  ~ProcessGroup() override;
   const std::string getBackendName() const override { return "tutti"; }
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -52,7 +54,7 @@ class ProcessGroup final : public Base {
   WorkPointer send(Tensors& tensors, int peer, int tag) override;
   WorkPointer recv(Tensors& tensors, int peer, int tag) override;
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
-#if TORCH_VERSION_MAJOR >= 2
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
   WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) override;
 #endif

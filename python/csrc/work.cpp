@@ -1,5 +1,7 @@
 #include "python/csrc/work.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+
 #include <string>
 
 #include "python/csrc/failure.h"
@@ -10,25 +12,26 @@ Running::Running(Job job)
     : work_(std::move(job.work)), outputs_(std::move(job.outputs)), kept_(std::move(job.kept)), then_(std::move(job.then)) {}
 
 const tutti::Status& Running::finish(const tutti::Status& status) {
+  // Let go at the very end: to free a tensor may take Python's lock, whose holder may be waiting for us here.
+  std::vector<at::Tensor> kept;
+  std::vector<std::function<void()>> then;
   std::call_once(once_, [&] {
     status_ = status;
+    kept.swap(kept_);
+    then.swap(then_);
     try {
-      const c10::InferenceMode off(false);
-      const at::NoGradGuard no_grad;
-      for (const auto& step : then_)
+      const at::AutoDispatchBelowADInplaceOrView plain;      // a copy, whatever mode whoever called for it was in
+      for (const auto& step : then)
         if (status.ok()) step();
     } catch (const std::exception& error) {
       status_ = tutti::Status(tutti::Code::internal, std::string("putting the results in their places: ") + error.what());
     }
-    then_.clear();
-    kept_.clear();
     finished_.store(true, std::memory_order_release);
   });
   return status_;
 }
 
-Work::Work(int rank, c10d::OpType type, std::uint64_t sequence, Job job)
-    : c10d::Work(rank, type), running_(std::make_shared<Running>(std::move(job))), sequence_(sequence) {}
+Work::Work(int rank, c10d::OpType type, Job job) : c10d::Work(rank, type), running_(std::make_shared<Running>(std::move(job))) {}
 
 Work::~Work() {
   if (!running_->finished()) running_->work().then([running = running_](const tutti::Status& status) { running->finish(status); });

@@ -3,7 +3,6 @@
 #include <tutti/work.h>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
-#include <torch/version.h>
 
 #include <atomic>
 #include <functional>
@@ -43,7 +42,7 @@ class Running {
 
 class Work final : public c10d::Work {
  public:
-  Work(int rank, c10d::OpType type, std::uint64_t sequence, Job job);
+  Work(int rank, c10d::OpType type, Job job);
   // The operation goes on, and its tensors live until it is complete.
   ~Work() override;
 
@@ -58,13 +57,9 @@ class Work final : public c10d::Work {
   bool wait(std::chrono::milliseconds limit = kNoTimeout) override;
   // Completed by the thread that drives the communication at that moment; what is chained to it runs there.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-#if TORCH_VERSION_MAJOR >= 2
-  std::uint64_t getSequencenumber() const override { return sequence_; }
-#endif
 
  private:
   const std::shared_ptr<Running> running_;
-  const std::uint64_t sequence_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

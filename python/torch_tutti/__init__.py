@@ -5,7 +5,7 @@ Each process group has a tutti communicator of its own. `Error` is what its oper
 import torch
 import torch.distributed as dist
 
-from . import _C
+from . import _C, rendezvous  # noqa: F401
 from ._C import Error, ProcessGroupTutti, library_version
 from .hooks import bf16_wire_hook
 

@@ -1,36 +1,21 @@
 """What goes wrong, as Python sees it: late, absent, aborting, disagreeing and killed ranks. Each case has a group of its own.
 
-Started as the ranks of one job; or without a job: starts three ranks itself, since a launcher would end the others when one is killed.
+Starts three ranks itself: a launcher would end the others when one is killed.
 """
 import datetime
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 
+import ranks
+
 KILLED, SIZE = 1, 3
 
-
-def start_ranks():
-    """Exit status 0: the survivors have seen what they should."""
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    ranks = [subprocess.Popen([sys.executable, __file__], env={**os.environ, "RANK": str(r), "WORLD_SIZE": str(SIZE), "MASTER_ADDR": "127.0.0.1",
-                                                               "MASTER_PORT": str(port)}) for r in range(SIZE)]
-    ends = [rank.wait(timeout=150) for rank in ranks]
-    wanted = [-signal.SIGKILL if r == KILLED else 0 for r in range(SIZE)]
-    if ends != wanted:
-        sys.exit(f"the ranks ended with {ends}, wanted {wanted}")
-
-
-if "RANK" not in os.environ:
-    start_ranks()
-    sys.exit()
+if not ranks.is_rank():
+    port = str(ranks.free_port())
+    ranks.start(__file__, [{"RANK": str(r), "WORLD_SIZE": str(SIZE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for r in range(SIZE)],
+                [-signal.SIGKILL if r == KILLED else 0 for r in range(SIZE)])
 
 import torch
 import torch.distributed as dist
