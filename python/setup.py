@@ -8,7 +8,7 @@ import subprocess
 
 import torch
 from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -26,6 +26,7 @@ if not torch._C._GLIBCXX_USE_CXX11_ABI:
     raise SystemExit(f"PyTorch {torch.__version__} was built with the C++ ABI of before GCC 5, tutti is not: take a PyTorch of the new ABI "
                      "(from 2.6 on all are), or build tutti and fmt with -D_GLIBCXX_USE_CXX11_ABI=0.")
 
+quiet_headers = [flag for path in include_paths() for flag in ("-isystem", path)]      # warnings about our own code alone
 libraries = pkg_config("--libs")
 folders = [flag[2:] for flag in libraries if flag.startswith("-L")]
 setup(
@@ -39,7 +40,7 @@ setup(
             sorted(str(path.relative_to(HERE)) for path in HERE.glob("csrc/*.cpp")),
             include_dirs=[str(HERE.parent)],
             extra_compile_args=["-std=c++20", "-O2", "-g0", "-Wall", "-fvisibility=hidden",
-                                *pkg_config("--cflags")],
+                                *quiet_headers, *pkg_config("--cflags")],
             extra_link_args=[*libraries, *(f"-Wl,-rpath,{folder}" for folder in folders)],
         )
     ],
