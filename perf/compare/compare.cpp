@@ -146,7 +146,7 @@ void turn_to_torch(Options& options, const CLI::App& app) {
   if (app.count("--budget") == 0) options.budget = 0.5;
   if (app.count("--ranks") == 0) options.ranks = {2, 4};
   if (app.count("--collectives") == 0) options.collectives = {"all_reduce"};
-  if (app.count("--bytes") == 0) options.bytes.erase(options.bytes.begin());
+  if (app.count("--bytes") == 0) options.bytes = {64, 512, 4096, 32768, 65536, 262144, 1048576, 4194304, 16777216, 67108864};
 }
 
 // The step of torch_step.py, which prints a table itself.

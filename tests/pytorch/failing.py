@@ -44,7 +44,7 @@ def group(seconds):
 
 def an_absent_rank():
     """The group's timeout counts for ranks that are alive and do not call."""
-    short = group(3)
+    short = group(8)
     if RANK != 2:
         error = failure_of(lambda: dist.all_reduce(torch.ones(5), group=short))
         assert error.code == "timeout" and error.culprit == 2 and "has not made the call" in str(error), error
@@ -113,7 +113,7 @@ def a_killed_rank():
     start = time.monotonic()
     error = failure_of(lambda: [dist.all_reduce(whole) for _ in range(10)])
     assert error.code == "peer_lost" and error.culprit == KILLED and "its process ended" in str(error), error
-    assert time.monotonic() - start < 30, f"heard of it after {time.monotonic() - start:.0f} s"       # 120 s is the group's own limit
+    assert time.monotonic() - start < 60, f"heard of it after {time.monotonic() - start:.0f} s"       # 120 s is the group's own limit
     print(f"rank {RANK}, after {time.monotonic() - start:.2f} s: {error}", flush=True)
 
 
