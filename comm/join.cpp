@@ -33,6 +33,10 @@ Result<Settings> settings_of(const Options& options) {
   auto settings = read_settings();
   if (!settings) return settings;
   if (options.init_timeout.count() > 0) settings->init_timeout = options.init_timeout;
+  if (options.timeout.count() > 0) {
+    settings->absent_timeout = options.timeout;
+    settings->timeout = settings->timeout.count() > 0 ? std::min(settings->timeout, options.timeout) : options.timeout;
+  }
   if (!options.job_key.empty()) settings->job_key = options.job_key;
   log::set_level(level_from(settings->log));
   if (!settings->place.empty() && !topology::parse_place(settings->place))

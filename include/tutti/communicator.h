@@ -37,6 +37,9 @@ struct UniqueId {
 struct Options {
   // How long creation may wait for the other ranks. 0: TUTTI_INIT_TIMEOUT (default 120 s).
   std::chrono::milliseconds init_timeout{0};
+  // How long an operation may wait for a rank that has not made the call. 0: TUTTI_ABSENT_TIMEOUT (default 30 minutes). TUTTI_TIMEOUT,
+  // for ranks that do not answer, is never longer than this.
+  std::chrono::milliseconds timeout{0};
   // Secret that all ranks of a job share. Empty: TUTTI_JOB_KEY; without one, a key derived from the address (and a warning).
   std::string job_key;
 };

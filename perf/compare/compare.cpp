@@ -1,6 +1,6 @@
 // compare: tutti and its peers on the same machine, the same sizes and ranks, in turn, round by round. Prints tables of medians and
-// median ratios, and writes a CSV and a picture a field. Exit status 0; 1: a program failed;
-// 2: usage.
+// median ratios, and writes a CSV and a picture a field. With --torch: tutti and Gloo under one PyTorch, and a training step.
+// Exit status 0; 1: a program failed; 2: usage.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
+#include <functional>
 #include <set>
 #include <sstream>
 
@@ -25,26 +26,34 @@ struct Options {
   int rounds = 5;
   double budget = 0.1;
   std::string out = ".";
+  bool torch = false;
 };
 
 // Seconds until a program that hangs is ended.
 constexpr int kPatience = 300;
 
-// What it printed: bytes and microseconds. Empty: it failed.
-std::map<std::size_t, double> run(const Entrant& entrant, const std::string& asked) {
-  const std::string line = fmt::format("{} {}", entrant.command, asked);
+// Its output, line by line. False: it failed.
+bool run(const std::string& command, const std::string& asked, const std::function<void(const char*)>& each_line) {
+  const std::string line = fmt::format("{} {}", command, asked);
   FILE* pipe = popen(fmt::format("timeout -k 5 {} bash -c '{}'", kPatience, [&] {
                        std::string quoted;
                        for (const char c : line) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
                        return quoted;
                      }()).c_str(), "r");
-  if (!pipe) return {};
+  if (!pipe) return false;
+  for (char text[256]; std::fgets(text, sizeof text, pipe);) each_line(text);
+  return pclose(pipe) == 0;
+}
+
+// Microseconds by bytes. Empty: it failed.
+std::map<std::size_t, double> run(const Entrant& entrant, const std::string& asked) {
   std::map<std::size_t, double> times;
   std::size_t bytes = 0;
   double us = 0;
-  for (char text[256]; std::fgets(text, sizeof text, pipe);)
-    if (std::sscanf(text, "%zu %lf", &bytes, &us) == 2) times[bytes] = us;
-  if (pclose(pipe) != 0) times.clear();
+  const bool good = run(entrant.command, asked, [&](const char* line) {
+    if (std::sscanf(line, "%zu %lf", &bytes, &us) == 2) times[bytes] = us;
+  });
+  if (!good) times.clear();
   return times;
 }
 
@@ -72,6 +81,20 @@ bool play(const Options& options, const Field& field, const std::string& folder,
   return failed.empty();
 }
 
+// tutti and Gloo under one PyTorch, in turn within one run. False: it failed.
+bool play_torch(const Options& options, const Field& field, const std::string& folder, Times& times) {
+  const std::string command = torch_command(folder, field.ranks, "with_torch.py");
+  char name[16];
+  std::size_t bytes = 0;
+  double us = 0;
+  const auto asked = fmt::format("{} {} {} {}", field.collective, fmt::join(options.bytes, ","), options.budget, options.rounds);
+  const bool good = run(command, asked, [&](const char* line) {
+    if (std::sscanf(line, "%15s %zu %lf", name, &bytes, &us) == 3) times[name][bytes].push_back(us);
+  });
+  if (!good) fmt::print(stderr, "failed: {} {}\n", command, asked);
+  return good;
+}
+
 void draw(const Options& options, const Field& field, const std::vector<Point>& points, const std::vector<std::string>& columns) {
   std::vector<Series> lines;
   for (const std::string& name : columns) {
@@ -85,9 +108,13 @@ void draw(const Options& options, const Field& field, const std::vector<Point>& 
     fmt::print(stderr, "{}\n", status.text());
 }
 
+std::string own_folder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path(); }
+
 int run_all(const Options& options) {
-  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const std::vector<std::string> peers = {"openmpi", "mpich", "gloo"}, columns = {kOurs, "openmpi", "mpich", "gloo", kLimit};
+  const std::string folder = own_folder();
+  using Names = std::vector<std::string>;
+  const Names peers = options.torch ? Names{"gloo"} : Names{"openmpi", "mpich", "gloo"};
+  const Names columns = options.torch ? Names{kOurs, "gloo"} : Names{kOurs, "openmpi", "mpich", "gloo", kLimit};
   bool good = true;
   std::string csv = csv_head(columns);
   for (const std::string& transport : options.transports) {
@@ -96,7 +123,7 @@ int run_all(const Options& options) {
       for (const std::string& collective : options.collectives) {
         const Field field{transport, collective, ranks};
         Times times;
-        good &= play(options, field, folder, times);
+        good &= options.torch ? play_torch(options, field, folder, times) : play(options, field, folder, times);
         const auto points = judge(times, kOurs, peers);
         fmt::print("{}", to_table(field, points, columns));
         std::fflush(stdout);
@@ -110,6 +137,24 @@ int run_all(const Options& options) {
                geometric_mean(all), behind);
   }
   return good ? 0 : 1;
+}
+
+// What --torch means for what was not asked for otherwise.
+void turn_to_torch(Options& options, const CLI::App& app) {
+  options.transports = {"torch"};      // each backend by what it chooses
+  if (app.count("--rounds") == 0) options.rounds = 15;
+  if (app.count("--budget") == 0) options.budget = 0.5;
+  if (app.count("--ranks") == 0) options.ranks = {2, 4};
+  if (app.count("--collectives") == 0) options.collectives = {"all_reduce"};
+  if (app.count("--bytes") == 0) options.bytes = {64, 512, 4096, 32768, 65536, 262144, 1048576, 4194304, 16777216, 67108864};
+}
+
+// The step of torch_step.py, which prints a table itself.
+int run_steps(const Options& options) {
+  constexpr int kRanks = 2, kSteps = 1;
+  std::fflush(stdout);
+  const int status = std::system(fmt::format("timeout -k 5 1800 {} {} {}", torch_command(own_folder(), kRanks, "torch_step.py"), options.rounds, kSteps).c_str());
+  return status == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -127,11 +172,14 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "each contender runs in each")->check(CLI::Range(1, 1000));
   app.add_option("--budget", options.budget, "seconds a size and contender in a round, about")->check(CLI::Range(0.001, 60.0));
   app.add_option("--without", options.without, "contenders to leave out: openmpi, mpich, gloo, limit")->delimiter(',');
+  app.add_flag("--torch", options.torch, "tutti against Gloo in torch.distributed: all_reduce among 2 and 4 ranks, and a step of DDP; wants the target torch_tutti");
   app.add_option("--out", options.out, "folder for compare.csv and the pictures")->check(CLI::ExistingDirectory);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return run_all(options);
+  if (options.torch) turn_to_torch(options, app);
+  const int status = run_all(options);
+  return options.torch && status == 0 ? run_steps(options) : status;
 }

@@ -5,6 +5,11 @@
 
 namespace tutti::perf::compare {
 
+std::string torch_command(const std::string& folder, int ranks, const std::string& script) {
+  return fmt::format("env PYTHONPATH={0}/../python OMP_NUM_THREADS=1 {0}/tutti run --no-prefix -n {1} {2} {3}/{4}", folder, ranks, TUTTI_COMPARE_PYTHON,
+                     TUTTI_COMPARE_FOLDER, script);
+}
+
 std::vector<Entrant> lineup(const std::string& folder, const Field& field) {
   const auto program = [&](const char* name) { return folder + "/" + name; };
   const auto built = [&](const char* name) { return access(program(name).c_str(), X_OK) == 0; };

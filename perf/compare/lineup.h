@@ -18,4 +18,7 @@ struct Entrant {
 // shared memory too. "limit": what the machine itself does, where that can be said.
 std::vector<Entrant> lineup(const std::string& folder, const Field& field);
 
+// Python with torch_tutti, of the programs' build in `folder`, and a script of this folder; what the script is asked follows.
+std::string torch_command(const std::string& folder, int ranks, const std::string& script);
+
 }  // namespace tutti::perf::compare

@@ -29,6 +29,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"perf/planning/", {"perf/", "algorithms/", "comm/"}},
     {"perf/regret/", {"perf/", "algorithms/", "comm/"}},
     {"perf/transport/", {"perf/", "core/", "transport/"}},
+    {"python/", {}},
     {"tools/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "record/", "comm/"}},
 };
 
@@ -43,6 +44,9 @@ const std::map<std::string, std::vector<std::string>> kGuestRooms = {
     {"CLI/", {"tools/", "perf/", "trainer/"}},
     {"cblas", {"trainer/"}},
     {"benchmark/", {"perf/"}},
+    {"torch/", {"python/"}},
+    {"ATen/", {"python/"}},
+    {"pybind11/", {"python/"}},
     {"gtest/", {}},
     {"gmock/", {}},
 };

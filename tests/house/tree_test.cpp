@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 std::vector<File> read_tree() {
   const fs::path root = TUTTI_SOURCE_DIR;
   const std::set<std::string> rooms = {"include", "core", "kernels", "topology", "transport", "algorithms", "record", "comm", "nccl", "trainer",
-                                       "perf", "tools", "tests", "docs", "cmake", "dev", "README.md", "CMakeLists.txt"};
+                                       "perf", "python", "tools", "tests", "docs", "cmake", "dev", "README.md", "CMakeLists.txt"};
   std::vector<File> files;
   for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
     const fs::path path = entry->path().lexically_relative(root);

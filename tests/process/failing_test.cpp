@@ -166,6 +166,27 @@ TEST(Late, ARankThatStaysAwayLongerThanAllowedIsNamed) {
   });
 }
 
+// The communicator's own limit takes the place of the setting.
+TEST(Late, OptionsSayHowLongARankMayStayAway) {
+  const std::string address = fresh_address();
+  std::vector<Communicator> ranks(2);
+  std::vector<std::thread> threads;
+  for (int rank : {0, 1})
+    threads.emplace_back([&, rank] {
+      auto made = Communicator::create(rank, 2, address, {.timeout = seconds(1), .job_key = "k"});
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      ranks[std::size_t(rank)] = std::move(*made);
+      EXPECT_EQ(ranks[std::size_t(rank)].barrier().wait(), Status());
+    });
+  for (std::thread& thread : threads) thread.join();
+  float x = 1;
+  Work work = ranks[0].all_reduce({&x, &x, 1});
+  ASSERT_TRUE(work.wait_for(seconds(20)));
+  EXPECT_EQ(work.status().code(), Code::timeout) << work.status().to_string();
+  EXPECT_EQ(work.status().culprit(), 1) << work.status().to_string();
+  EXPECT_NE(work.status().text().find("has not made the call"), std::string::npos) << work.status().text();
+}
+
 // Those that did call wait for each other, too: every one of them answers, the asking one included.
 TEST(Late, AnAbsentRankIsNamedByItsOwnClockAmongRanksThatWaitForEachOther) {
   World world(4, {{"TUTTI_TIMEOUT", "1s"}, {"TUTTI_ABSENT_TIMEOUT", "2s"}});

@@ -1,0 +1,38 @@
+"""How ranks find each other: tutti:// by a launcher's names alone, subgroups by its store, and who is missing when somebody does not come.
+
+Starts two ranks itself.
+"""
+import datetime
+
+import ranks
+
+if not ranks.is_rank():
+    address = f"127.0.0.1:{ranks.free_port()}"
+    ranks.start(__file__, [{"TUTTI_RANK": str(r), "TUTTI_RANK_COUNT": "2", "TUTTI_ADDRESS": address} for r in (0, 1)], [0, 0])
+
+import torch
+import torch.distributed as dist
+
+import torch_tutti
+
+dist.init_process_group("tutti", init_method="tutti://", timeout=datetime.timedelta(seconds=90))
+RANK = dist.get_rank()
+t = torch.tensor([RANK + 1.0])
+dist.all_reduce(t)
+assert t.item() == 3 and dist.get_world_size() == 2, t
+
+again = dist.new_group(backend="tutti")
+dist.all_reduce(t, group=again)
+assert t.item() == 6, t
+assert torch_tutti.explain(1 << 20).endswith("shm"), torch_tutti.explain(1 << 20)
+
+if RANK == 0:
+    try:
+        dist.new_group(backend="tutti", timeout=datetime.timedelta(seconds=1))
+    except torch_tutti.Error as error:
+        assert error.code == "timeout" and "ranks that have not come: 1" in str(error), error
+    else:
+        raise AssertionError("a group of two formed by one")
+dist.barrier()
+print(f"rank {RANK}: met", flush=True)
+dist.destroy_process_group()

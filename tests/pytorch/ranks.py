@@ -1,0 +1,25 @@
+"""Starts a script as the ranks of a job, without a launcher: for what a launcher would not allow."""
+import os
+import socket
+import subprocess
+import sys
+
+LAUNCHER_NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TUTTI_RANK", "TUTTI_RANK_COUNT", "TUTTI_ADDRESS")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(script, environments, wanted):
+    """One process for each environment. Ends this one, with 0 when the ranks have ended as wanted."""
+    clean = {name: value for name, value in os.environ.items() if name not in LAUNCHER_NAMES}
+    ranks = [subprocess.Popen([sys.executable, script], env={**clean, **own, "TEST_IS_RANK": "1"}) for own in environments]
+    ends = [rank.wait(timeout=150) for rank in ranks]
+    sys.exit(0 if ends == wanted else f"the ranks ended with {ends}, wanted {wanted}")
+
+
+def is_rank():
+    return os.environ.pop("TEST_IS_RANK", None) is not None
