@@ -175,13 +175,14 @@ bool ShmConnection::receive() {
     return false;
   }
   ++received_;
-  if (transport_.options_.check && !intact(cell, lent ? lent : slot == kNoSlot ? cell.payload.data() : in_slot(slot))) {
+  const std::byte* const payload = lent ? lent : slot == kNoSlot ? cell.payload.data() : in_slot(slot);
+  if (transport_.options_.check && !intact(cell, payload)) {
     transport_.listener_.on_damaged(peer_, header);
   } else if (slot == kNoSlot) {
-    transport_.listener_.on_segment(peer_, header, cell.payload.data(), {});
+    transport_.listener_.on_segment(peer_, header, payload, {});
   } else {
     const Lease lease{&transport_, std::uint64_t(peer_) << 32 | slot};
-    transport_.listener_.on_segment(peer_, header, lent ? lent : in_slot(slot), lease);
+    transport_.listener_.on_segment(peer_, header, payload, lease);
   }
   in_->consumed.store(received_, std::memory_order_release);
   news_ |= kWantsRoom;
