@@ -41,7 +41,7 @@ class Sink final : public transport::Listener {
 
 struct Ends {
   explicit Ends(MemoryLoop& loop) {
-    const auto to = std::make_shared<Pipe>(1 << 20, tests::Faults{}), from = std::make_shared<Pipe>(1 << 20, tests::Faults{});
+    const auto to = std::make_shared<Pipe>(64 << 10, tests::Faults{}), from = std::make_shared<Pipe>(64 << 10, tests::Faults{});
     enemy = std::make_unique<MemoryStream>(loop, from, to, "enemy", "us");
     ours = std::make_unique<MemoryStream>(loop, to, from, "us", "enemy");
   }
