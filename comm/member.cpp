@@ -269,7 +269,7 @@ Work Member::start(Prepared call) {
   if (!broken_.ok()) return refuse(broken_, held);
   const bool checked = engine_->settings().check && rank_count() > 1 && !call.barrier && ResultCheck::applies(call.call.collective);
   const auto kept = checked ? std::optional(call) : std::nullopt;
-  auto operation = bind(std::move(call));
+  auto operation = bind(call);
   if (!operation) return refuse(operation.status(), held);
   if (checked) (*operation)->check = make_check(*kept, **operation);
   return submit(*operation, held);
@@ -282,13 +282,13 @@ std::unique_ptr<ResultCheck> Member::make_check(const Prepared& call, const Oper
   auto check = std::make_unique<ResultCheck>(call, rank_count());
   auto exchange = prepare(check->exchange_call(), {rank_, rank_count()});
   if (!exchange) return nullptr;
-  auto operation = bind(std::move(*exchange));
+  auto operation = bind(*exchange);
   if (!operation) return nullptr;
   check->exchange_by(*operation);
   return check;
 }
 
-Result<std::shared_ptr<Operation>> Member::bind(Prepared call) {
+Result<std::shared_ptr<Operation>> Member::bind(Prepared& call) {
   auto compiled = plan(call);
   if (!compiled) return compiled.status();
   auto operation = make_operation(call.call);

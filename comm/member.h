@@ -108,8 +108,8 @@ class Member : public std::enable_shared_from_this<Member> {
   Result<Prepared> imagine(Collective what, std::uint64_t count, DataType type, ReduceOp op) const;
   bool needs_wide(const Binding& binding, const Program& program) const;
   void stage(Operation& operation, Prepared& call, bool wide) const;
-  // Under the lock: planned, numbered and bound, not begun.
-  Result<std::shared_ptr<Operation>> bind(Prepared call);
+  // Under the lock: planned, numbered and bound, not begun. Changes the call.
+  Result<std::shared_ptr<Operation>> bind(Prepared& call);
   std::unique_ptr<ResultCheck> make_check(const Prepared& call, const Operation& of);
   void begin(const std::shared_ptr<Operation>& operation);
   Work refuse(const Status& why, Engine::Lock& held);

@@ -1,6 +1,7 @@
-// libFuzzer target of what strangers can send: the frames of the tcp transport (first byte even), and the handshake that stands
-// before them (odd). A finding is a crash, a hang, memory without bounds, a frame delivered that no one made, or a stranger let in.
-//   fuzz_wire -max_total_time=60 FOUND
+// libFuzzer target of the tcp transport's frames. A finding is a crash, a hang, memory without bounds, or a frame delivered that lies
+// outside of its message. The handshake that stands before them is a coroutine, which clang 14 cannot compile with its sanitizers:
+// tests/comm/handshake_test.cpp mutates that one.
+//   fuzz_wire -max_total_time=60 FOUND tests/fuzz/wire
 // Header checksums would end nearly all inputs at once: the last four bytes of each header are made right before it is fed.
 #include <cstdint>
 #include <cstdio>
@@ -8,7 +9,6 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/handshake.h"
 #include "core/crc32c.h"
 #include "tests/transport/memory_stream.h"
 #include "transport/tcp/tcp_transport.h"
@@ -41,7 +41,7 @@ class Sink final : public transport::Listener {
 
 struct Ends {
   explicit Ends(MemoryLoop& loop) {
-    const auto to = std::make_shared<Pipe>(1 << 20, tests::Faults{}), from = std::make_shared<Pipe>(1 << 20, tests::Faults{});
+    const auto to = std::make_shared<Pipe>(64 << 10, tests::Faults{}), from = std::make_shared<Pipe>(64 << 10, tests::Faults{});
     enemy = std::make_unique<MemoryStream>(loop, from, to, "enemy", "us");
     ours = std::make_unique<MemoryStream>(loop, to, from, "us", "enemy");
   }
@@ -83,24 +83,9 @@ void frames(const std::uint8_t* data, std::size_t size) {
   if (tcp.memory_bytes() > before + (8u << 20)) fail("memory without bounds");
 }
 
-void handshake(const std::uint8_t* data, std::size_t size) {
-  MemoryLoop loop;
-  Ends ends(loop);
-  auto accepting = comm::handshake_accept(loop, *ends.ours, comm::make_job_key("a secret"), 0, TimePoint::max());
-  accepting.start();
-  while (size > 0 && !accepting.done()) {
-    const std::size_t part = std::min<std::size_t>(size, 1 + data[0] % 64);
-    ends.feed(data, part);
-    data += part, size -= part;
-    for (int i = 0; i < 4; ++i) loop.run({});
-  }
-  if (accepting.done() && accepting.result().ok()) fail("a stranger was let in");
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size == 0) return 0;
-  data[0] % 2 ? handshake(data + 1, size - 1) : frames(data + 1, size - 1);
+  frames(data, size);
   return 0;
 }

@@ -469,6 +469,7 @@ std::string in_general(const Status& status) {
       {R"(it has made \d+)", "it has made N"},
       {R"(\b\d+ connections)", "N connections"},
       {R"(held by [^;,\n]*)", "held by PROCESS"},
+      {R"(timeout \(rank \d+\)(.*all of them answer and wait))", "timeout (rank R)$1"},
       {R"(; rank \d+ \(HOST, pid PID\) waits for [^;]*;)", "; rank R (HOST, pid PID) waits for ...;"},
   };
   for (const auto& [pattern, word] : kGeneral) text = std::regex_replace(text, std::regex(pattern), word);
