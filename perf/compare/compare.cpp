@@ -114,7 +114,7 @@ int run_all(const Options& options) {
   const std::string folder = own_folder();
   using Names = std::vector<std::string>;
   const Names peers = options.torch ? Names{"gloo"} : Names{"openmpi", "mpich", "gloo"};
-  const Names columns = options.torch ? Names{kOurs, "gloo"} : Names{kOurs, "openmpi", "mpich", "gloo", kLimit};
+  const Names columns = options.torch ? Names{kOurs, "allocated", "gloo"} : Names{kOurs, "openmpi", "mpich", "gloo", kLimit};
   bool good = true;
   std::string csv = csv_head(columns);
   for (const std::string& transport : options.transports) {

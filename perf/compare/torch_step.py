@@ -1,5 +1,5 @@
 """A training step of a 6-layer, 384-wide GPT (13.8 M parameters, float32) under DistributedDataParallel: with gradients exchanged by tutti,
-by Gloo, by tutti as bfloat16, and without exchange, in turn, round by round. Arguments: ROUNDS STEPS. Rank 0 prints a table.
+by Gloo, by tutti with its hooks, and without exchange, in turn, round by round. Arguments: ROUNDS STEPS. Rank 0 prints a table.
 
 Started as the ranks of one job; OMP_NUM_THREADS should be what each rank may use of the cores.
 """
@@ -67,7 +67,8 @@ def main(rounds, steps):
     torch.set_num_threads(max(1, torch.get_num_threads()))
     gloo = dist.new_group(backend="gloo")
     tutti = dist.group.WORLD
-    entrants = {"tutti": contender(tutti), "gloo": contender(gloo), "tutti, bf16": contender(tutti, torch_tutti.bf16_wire_hook)}
+    entrants = {"tutti": contender(tutti), "gloo": contender(gloo), "tutti, in place": contender(tutti, torch_tutti.in_place_hook()),
+                "tutti, bf16": contender(tutti, torch_tutti.bf16_wire_hook())}
     entrants["no exchange"] = entrants["tutti"]
     tokens = torch.randint(VOCABULARY, (SAMPLES, CONTEXT + 1), generator=torch.Generator().manual_seed(dist.get_rank()))
     times = {name: [] for name in entrants}
@@ -79,10 +80,10 @@ def main(rounds, steps):
     if dist.get_rank() == 0:
         count = sum(p.numel() for p in entrants["tutti"][0].parameters())
         print(f"\n## DDP step, {count / 1e6:.1f} M parameters, {dist.get_world_size()} ranks, {SAMPLES} x {CONTEXT} tokens a rank\n")
-        print(f"|{'exchange':>13} | median ms |   best ms | step / no exchange, median over rounds |\n|{'':->13}:|{'':->10}:|{'':->10}:|{'':->40}:|")
+        print(f"|{'exchange':>16} | median ms |   best ms | step / no exchange, median over rounds |\n|{'':->16}:|{'':->10}:|{'':->10}:|{'':->40}:|")
         for name in times:
             over = statistics.median(a / b for a, b in zip(times[name], times["no exchange"]))
-            print(f"|{name:>13} |{1e3 * statistics.median(times[name]):>10.1f} |{1e3 * min(times[name]):>10.1f} |{over:>40.3f} |")
+            print(f"|{name:>16} |{1e3 * statistics.median(times[name]):>10.1f} |{1e3 * min(times[name]):>10.1f} |{over:>40.3f} |")
     dist.destroy_process_group()
 
 

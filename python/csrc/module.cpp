@@ -1,4 +1,5 @@
 // The Python module torch_tutti._C: the process group, its maker, and the exception.
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/utils/pybind.h>
 #include <tutti/version.h>
 
@@ -6,6 +7,7 @@
 
 #include "python/csrc/failure.h"
 #include "python/csrc/meeting.h"
+#include "python/csrc/memory.h"
 #include "python/csrc/process_group.h"
 
 namespace tutti_torch {
@@ -51,6 +53,10 @@ PYBIND11_MODULE(_C, m) {
       .def("memory_bytes", [](ProcessGroup& g) { return g.communicator().memory_bytes(); }, "Bytes that the library holds for this rank.")
       .def("abort", [](ProcessGroup& g, const std::string& reason) { g.communicator().abort(reason); }, py::arg("reason") = "abort was called",
            py::call_guard<py::gil_scoped_release>(), "Ends what is pending, here and on the other ranks, with Error 'aborted'. Returns at once.");
+  m.def("zeros", [](const std::vector<int64_t>& sizes, py::handle dtype) {
+    if (!THPDtype_Check(dtype.ptr())) throw py::type_error("dtype: wanted a torch.dtype");
+    return zeros(sizes, reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type);
+  }, py::arg("sizes"), py::arg("dtype"));
   py::class_<World>(m, "World")
       .def(py::init<std::chrono::milliseconds>(), py::arg("timeout"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("rank", &World::rank)

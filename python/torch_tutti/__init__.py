@@ -7,9 +7,9 @@ import torch.distributed as dist
 
 from . import _C, rendezvous  # noqa: F401
 from ._C import Error, ProcessGroupTutti, library_version
-from .hooks import bf16_wire_hook
+from .hooks import bf16_wire_hook, in_place_hook
 
-__all__ = ["Error", "ProcessGroupTutti", "abort", "bf16_wire_hook", "explain", "library_version"]
+__all__ = ["Error", "ProcessGroupTutti", "abort", "bf16_wire_hook", "explain", "in_place_hook", "library_version", "zeros"]
 
 
 def _create(store, rank, size, timeout):
@@ -25,6 +25,14 @@ def _of(group):
     if not isinstance(group, ProcessGroupTutti):
         raise ValueError(f"wanted a process group of backend 'tutti', got {type(group).__name__}")
     return group
+
+
+def zeros(*sizes, dtype=torch.float32):
+    """A tensor of zeros in memory that the ranks of this host read in place: what all ranks reduce there is not copied on its way.
+
+    For buffers that live long: its pages cost more to get than others. Freed like any tensor. Raises Error, out_of_resources.
+    """
+    return _C.zeros(list(sizes), dtype)
 
 
 def abort(reason="abort was called", group=None):

@@ -211,6 +211,26 @@ def objects():
     assert shared == [f"from {SIZE - 1}", SIZE - 1], shared
 
 
+def allocated():
+    """Memory that ranks read in place, in sizes around those where the library begins to, and views of it."""
+    for count, dtype in ((0, torch.float32), (3, torch.int64), (1000, torch.float16), (300001, torch.float32)):
+        t = torch_tutti.zeros(count, dtype=dtype)
+        assert t.shape == (count,) and t.dtype == dtype and not t.any()
+        t.copy_(values(dtype, (count,), generator(RANK, count)))
+        wanted = reduced("SUM", inputs_of_all(t, GLOO))
+        done(lambda **how: dist.all_reduce(t, group=TUTTI, **how))
+        same(t, wanted, f"all_reduce of {count} {dtype} in place")
+    whole = torch_tutti.zeros(SIZE, 50000)
+    whole[RANK] = RANK + 1.0
+    own = whole[RANK].clone()
+    done(lambda **how: dist.all_gather(list(whole), own, group=TUTTI, **how))
+    same(whole, torch.arange(1.0, SIZE + 1).view(-1, 1).expand(SIZE, 50000), "all_gather into allocated memory")
+    view = whole[0]
+    del whole
+    dist.broadcast(view, 0, group=TUTTI)
+    same(view, torch.ones(50000), "a view outlives its whole")
+
+
 def many_at_once():
     """A hundred operations under way, waited for in another order than they were started; some are not waited for at all."""
     tensors = [torch.full((50 * i + 1,), float(RANK + i)) for i in range(100)]
@@ -265,7 +285,7 @@ def refusals():
 
 
 for test in (all_reduce, premul_sum, reduce, broadcast, all_gather, coalesced, gather_and_scatter, reduce_scatter, all_to_all, send_and_recv, objects,
-             many_at_once, subgroups, refusals):
+             allocated, many_at_once, subgroups, refusals):
     before = cases
     test()
     if RANK == 0:

@@ -63,7 +63,11 @@ for name, options in (("plain", {}), ("gradients in the buckets", {"gradient_as_
     assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-6), f"{name}: {got}, Gloo's {wanted}"
     if RANK == 0:
         print(f"{name}: loss {got[0]:.4f} to {got[-1]:.4f}, largest difference from Gloo's {float((got - wanted).abs().max()):.1e}", flush=True)
-got = train(GROUPS["tutti"], torch_tutti.bf16_wire_hook)
+got = train(GROUPS["tutti"], torch_tutti.in_place_hook())
+assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-6), f"in place: {got}, Gloo's {wanted}"
+got = train(GROUPS["tutti"], torch_tutti.in_place_hook(), gradient_as_bucket_view=True)
+assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-6), f"in place, gradients in the buckets: {got}, Gloo's {wanted}"
+got = train(GROUPS["tutti"], torch_tutti.bf16_wire_hook())
 assert not torch.equal(got, wanted) and torch.allclose(got, wanted, rtol=3e-2), f"bf16 wire: {got}, float32 {wanted}"
 if RANK == 0:
     print(f"bf16 wire: loss {got[0]:.4f} to {got[-1]:.4f}, largest difference from float32's {float((got - wanted).abs().max()):.1e}", flush=True)
