@@ -23,7 +23,7 @@ constexpr std::size_t kTextLooked = 1 << 22;      // characters of a text that i
 struct Flags {
   ModelFlags model;
   Options options;
-  std::string schedule = "cosine", on_nan = "stop";
+  std::string schedule = "cosine", on_nan = "stop", dtype = "f32", wire = "f32";
   double bucket_mb = 25;
 };
 
@@ -33,6 +33,9 @@ Options resolve(const Flags& flags) {
   o.schedule.kind = *schedule_from(flags.schedule);
   o.schedule.steps = o.steps;
   o.on_nan = flags.on_nan == "skip" ? OnNan::skip : OnNan::stop;
+  o.precision = *precision_from(flags.dtype);
+  o.narrow_wire = flags.wire == "bf16";
+  if (o.narrow_wire && o.deterministic) refuse("--wire bf16 rounds partial sums by how ranks share them; --deterministic needs --wire f32");
   o.bucket_bytes = std::size_t(flags.bucket_mb * 1e6);
   if (o.resume == "auto" && o.run.empty()) refuse("--resume auto looks for checkpoints in the folder that --run names; give one");
   return o;
@@ -48,6 +51,7 @@ void print_heading(const Options& o, Training& training, const Communicator& com
   fmt::print("ranks: {}, {} thread{} each; {}{}\n", communicator.rank_count(), threads, threads == 1 ? "" : "s",
              o.zero == 0 ? std::string("data parallel") : fmt::format("ZeRO-{}", o.zero), o.deterministic ? ", deterministic" : "");
   fmt::print("BLAS: {}\n", blas_name());
+  if (o.precision != Precision::f32) fmt::print("products: {0} inputs, f32 sums, by f32 products of rounded blocks: no {0} product here\n", name_of(o.precision));
   fmt::print("a rank holds: {}\n", training.memory_text());
   fmt::print("data: {}\n", training.sampler().text());
   // A loss below it tells of more than which character follows which.
@@ -138,6 +142,7 @@ void add_step_flags(CLI::App& app, Flags& f) {
   app.add_option("--micro-batches", o.micro_batches, "of a step, shared out among the ranks")->capture_default_str()->check(CLI::Range(1, 1 << 16))->group("Step");
   app.add_option("--steps", o.steps)->capture_default_str()->check(CLI::Range(1l, 1l << 40))->group("Step");
   app.add_option("--dropout", o.dropout)->capture_default_str()->check(CLI::Range(0.0, 0.99))->group("Step");
+  app.add_option("--dtype", f.dtype, "of matrix products and kept activations; weights and sums are f32. f16 scales its loss")->capture_default_str()->check(CLI::IsMember({"f32", "bf16", "f16"}))->group("Step");
   app.add_flag("--recompute", o.recompute, "keep less of the forward pass, compute it again")->group("Step");
   app.add_option("--rate", o.schedule.rate, "largest learning rate")->capture_default_str()->check(CLI::PositiveNumber)->group("Optimizer");
   app.add_option("--schedule", f.schedule)->capture_default_str()->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}))->group("Optimizer");
@@ -155,6 +160,7 @@ void add_rank_flags(CLI::App& app, Flags& f) {
   app.add_option("--zero", o.zero, "ZeRO's stage; 0: plain data parallelism")->capture_default_str()->check(CLI::Range(0, 3))->group("Ranks");
   app.add_flag("--deterministic", o.deterministic, "the same bits on any number of ranks")->group("Ranks");
   app.add_option("--bucket-mb", f.bucket_mb, "gradients that are exchanged at a time, in MB")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
+  app.add_option("--wire", f.wire, "what gradients travel as; sums are f32")->capture_default_str()->check(CLI::IsMember({"f32", "bf16"}))->group("Ranks");
   app.add_option("--threads", o.threads, "of each rank; 0: the host's cores, shared out")->capture_default_str()->check(CLI::Range(0, 1024))->group("Ranks");
   app.add_option("--check-every", o.check_every, "steps between comparisons of all ranks' weights; 0: at the start only")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
   app.add_option("--run", o.run, "folder for the log and the checkpoints")->group("Output");

@@ -24,16 +24,16 @@ Work Wire::started(const std::string& name, std::size_t bytes, Work work) {
   return work;
 }
 
-Work Wire::sum(const std::string& name, float* data, std::size_t count) {
+Work Wire::sum(const std::string& name, void* data, std::size_t count, DataType type) {
   if (rank_count() == 1) return Work();
-  return started(name, count * sizeof(float), communicator_.all_reduce({.input = data, .output = data, .count = count}));
+  return started(name, count * size_of(type), communicator_.all_reduce({.input = data, .output = data, .count = count, .type = type}));
 }
 
-Work Wire::sum_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
+Work Wire::sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type) {
   if (rank_count() == 1) return Work();
   ReduceScatterV call;
-  call.input = data, call.output = data + before(counts, rank()), call.counts = counts;
-  return started(name, before(counts, rank_count()) * sizeof(float), communicator_.reduce_scatter_v(call));
+  call.input = data, call.output = static_cast<std::byte*>(data) + before(counts, rank()) * size_of(type), call.counts = counts, call.type = type;
+  return started(name, before(counts, rank_count()) * size_of(type), communicator_.reduce_scatter_v(call));
 }
 
 Work Wire::gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {

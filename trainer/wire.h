@@ -1,5 +1,5 @@
 #pragma once
-// The trainer's view of a communicator: the collectives that it uses, on f32, with their time and bytes counted. Nothing moves in
+// The trainer's view of a communicator: the collectives that it uses, with their time and bytes counted. Nothing moves in
 // a world of one rank. Failures are thrown.
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,10 @@ class Wire {
   int rank_count() const { return communicator_.rank_count(); }
 
   // All in place. `counts`: elements of each rank's block; blocks lie one behind another at `data`.
-  Work sum(const std::string& name, float* data, std::size_t count);
-  Work sum_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);      // this rank's block gets the sum
+  // bf16: additions are f32; a partial sum that travels is rounded, once for each hop that the chosen algorithm gives it.
+  Work sum(const std::string& name, void* data, std::size_t count, DataType type = DataType::f32);
+  // This rank's block gets the sum.
+  Work sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type = DataType::f32);
   Work gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);
   Work broadcast(const std::string& name, void* data, std::size_t bytes, int root);
   Work swap(const std::string& name, const float* input, const std::vector<std::size_t>& sends, float* output,
