@@ -78,7 +78,8 @@ Result<Manifest> parse(const std::string& path) {
 
 std::string settings_text(const Options& o) {
   return fmt::format("--seed {} --batch {} --micro-batches {}{}{}", o.seed, o.batch, o.micro_batches, o.drop_last ? " --drop-last" : "",
-                     o.data.empty() ? "" : " --data " + fs::path(o.data).filename().string());
+                     o.data.empty() ? "" : " --data " + fs::path(o.data).filename().string()) +
+         (o.tokenizer.empty() ? "" : " --tokenizer " + fs::path(o.tokenizer).filename().string());
 }
 
 std::string checkpoint_folder(const std::string& run, long step) { return fmt::format("{}/{}{:08}", run, kPrefix, step); }

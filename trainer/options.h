@@ -24,6 +24,7 @@ struct Options {
   float dropout = 0;
   std::uint64_t seed = 1;
   std::string data;                         // a file; "": the generated text
+  std::string tokenizer;                    // cuts a text into tokens (bpe.h); "": a byte is a token
   bool drop_last = false;
   bool recompute = false;
   bool deterministic = false;

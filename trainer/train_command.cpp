@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
+#include "trainer/bpe.h"
 #include "trainer/cores.h"
 #include "trainer/failure.h"
 #include "trainer/gemm.h"
+#include "trainer/progress.h"
 #include "trainer/run_log.h"
 #include "trainer/saver.h"
 #include "trainer/text.h"
@@ -42,7 +45,15 @@ Options resolve(const Flags& flags) {
 }
 
 Tokens open_data(const Options& options) {
-  return options.data.empty() ? Tokens::of_text(generated_text(kGeneratedBytes)) : require(Tokens::open(options.data));
+  Tokens tokens = options.data.empty() ? Tokens::of_text(generated_text(kGeneratedBytes)) : require(Tokens::open(options.data));
+  if (options.tokenizer.empty()) return tokens;
+  if (!tokens.is_text()) refuse(options.data + " holds tokens already: leave out --tokenizer");
+  const Bpe bpe = require(Bpe::open(options.tokenizer));
+  if (bpe.vocabulary() > options.model.vocabulary) {
+    refuse(fmt::format("the tokenizer {} has {} tokens, the model's vocabulary is {}: give --vocabulary {}", options.tokenizer, bpe.vocabulary(),
+                       options.model.vocabulary, bpe.vocabulary()));
+  }
+  return Tokens::of_tokens(tokens.name(), bpe.encode(tokens.text(tokens.count())));
 }
 
 void print_heading(const Options& o, Training& training, const Communicator& communicator, int threads) {
@@ -56,6 +67,14 @@ void print_heading(const Options& o, Training& training, const Communicator& com
   fmt::print("data: {}\n", training.sampler().text());
   // A loss below it tells of more than which character follows which.
   if (training.tokens().is_text()) fmt::print("loss of a table of character pairs: {:.3f}\n", bigram_entropy(training.tokens().text(kTextLooked)));
+}
+
+// Beside the checkpoints, for `train sample` and for who takes the weights elsewhere.
+void keep_tokenizer(const Options& o) {
+  if (o.tokenizer.empty() || o.run.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(o.run, error);      // what is wrong with it is said where something is written
+  if (Bpe::saved_in(o.run).empty()) require(require(Bpe::open(o.tokenizer)).save(o.run));
 }
 
 void write_trace(const Options& o, const Trace& trace, int rank) {
@@ -86,31 +105,34 @@ void train(const Options& o, Communicator& communicator, Threads& threads) {
   double loss_before = 0;                   // of the checkpoint that the run goes on from; 0: none
   training.start();
   if (!o.run.empty() || !o.resume.empty()) say(resume(o, training, loss_before));
+  if (first) keep_tokenizer(o);
   Saver saver(o, training);
   RunLog log(o.run, communicator.rank());
+  Progress progress(first, training.steps_done(), o.steps);
   const StepWork work{double(o.samples() * o.model.context), double(o.samples() * o.model.context) * o.model.flops_per_token(),
                       peak_flops(threads) * communicator.rank_count()};
   double loss = 0;
   for (std::size_t epoch = ~std::size_t(0); training.steps_done() < o.steps;) {
     if (const std::size_t now = training.sampler().epoch_of(std::size_t(training.steps_done())); now != epoch) {
       epoch = now;
-      if (first) say(fmt::format("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch)));
+      if (first) progress.say(fmt::format("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch)));
     }
     const StepResult result = training.step();
     if (loss_before > 0 && !result.skipped) compare_losses(std::exchange(loss_before, 0), result);
     log.add(result, work);
-    if (first) say(step_line(result, o.steps, work) + "\n");
-    say(saver.after(result));
+    if (first) progress.say(step_line(result, o.steps, work) + "\n");
+    progress.say(saver.after(result));
+    progress.show(result.step);
     loss = result.loss;
   }
-  say(saver.finish());
+  progress.say(saver.finish());
   write_trace(o, trace, communicator.rank());
   if (o.expect_loss > 0 && loss > o.expect_loss) {
     throw Failure(Status(Code::invalid_state, fmt::format("the last loss is {:.4f}; at most {} was expected", loss, o.expect_loss)));
   }
   if (o.hash) {
     const Digest digest = training.weights_hash();
-    if (first) say(fmt::format("weights sha256 {}\n", to_hex(digest)));
+    if (first) progress.say(fmt::format("weights sha256 {}\n", to_hex(digest)));
   }
 }
 
@@ -136,6 +158,7 @@ int run(const Options& o) {
 void add_step_flags(CLI::App& app, Flags& f) {
   Options& o = f.options;
   app.add_option("--data", o.data, "text, or llm.c's token file; without it a generated text")->group("Data");
+  app.add_option("--tokenizer", o.tokenizer, "BPE for a text: a folder (vocab.bpe and encoder.json, or merges.txt and vocab.json) or a tiktoken file")->group("Data");
   app.add_flag("--drop-last", o.drop_last, "leave out an epoch's samples that fill no whole step")->group("Data");
   app.add_option("--seed", o.seed, "of weights, order of samples and dropout")->capture_default_str()->group("Data");
   app.add_option("--batch", o.batch, "samples of a micro-batch")->capture_default_str()->check(CLI::Range(1, 1 << 16))->group("Step");

@@ -162,6 +162,7 @@ double Training::compute(std::size_t number, bool counts, bool last, StepResult&
 
 StepResult Training::step() {
   StepResult result;
+  wire_.take_count();      // what went on between steps is not theirs
   const Time begin = now();
   std::vector<double> losses(options_.micro_batches);
   for (std::size_t round = 0; round < rounds_; ++round) {
@@ -192,6 +193,7 @@ StepResult Training::step() {
   const WireCount count = wire_.take_count();
   result.exposed_seconds = count.exposed_seconds;
   result.compute_seconds = result.seconds - result.exposed_seconds - result.data_seconds;
+  result.exchange_seconds = count.seconds;
   result.operations = count.operations;
   result.bytes = count.bytes;
   return result;

@@ -26,6 +26,7 @@ struct StepResult {
   double loss_scale = 1;              // that this step's gradients were multiplied by
 
   double seconds = 0, compute_seconds = 0, exposed_seconds = 0, data_seconds = 0;
+  double exchange_seconds = 0;        // communication was under way, exposed or beside computing
   std::size_t operations = 0, bytes = 0;      // of communication
 };
 

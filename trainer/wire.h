@@ -3,6 +3,8 @@
 // a world of one rank. Failures are thrown.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <tutti/tutti.h>
 #include <vector>
@@ -15,6 +17,7 @@ struct WireCount {
   std::size_t operations = 0;
   std::size_t bytes = 0;            // that this rank contributed or received, whichever is more, summed over operations
   double exposed_seconds = 0;       // this thread waited and did nothing else
+  double seconds = 0;               // some operation was under way; what is not exposed went on beside computing
 };
 
 class Wire {
@@ -40,10 +43,24 @@ class Wire {
   WireCount take_count();           // since the last call
 
  private:
+  // When operations were under way. They end on any thread, after a failure even when there is no Wire any more.
+  class Flight {
+   public:
+    void begin(Trace::Time now);
+    void end(Trace::Time now);
+    double take(Trace::Time now);
+
+   private:
+    std::mutex mutex_;
+    std::size_t under_way_ = 0;
+    Trace::Time since_;
+    double seconds_ = 0;
+  };
   Work started(const std::string& name, std::size_t bytes, Work work);
   Communicator& communicator_;
   Trace& trace_;
   WireCount count_;
+  const std::shared_ptr<Flight> flight_ = std::make_shared<Flight>();
 };
 
 }  // namespace tutti::trainer
