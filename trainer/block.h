@@ -26,6 +26,7 @@ struct BlockActivations {
 // `up`, which the activation would else see in f32: block_forward rounds it before.
 class PackedActivations {
  public:
+  explicit PackedActivations(const BlockActivations<float>& like) { keep(Precision::bf16, like); }
   void keep(Precision precision, const BlockActivations<float>& a);
   void restore(Precision precision, BlockActivations<float>& a) const;
   std::size_t bytes() const;

@@ -17,9 +17,13 @@ template <class T>
 Model<T>::Model(const ModelConfig& config, BatchShape shape, bool recompute, Threads& threads, Precision precision)
     : config_(config), shape_(shape), recompute_(recompute), precision_(precision), threads_(threads),
       streams_(config.layers + 1, std::vector<T>(shape.rows() * config.width)),
-      blocks_(recompute || packs() ? 1 : config.layers, BlockActivations<T>(config, shape)), packed_(packs() ? config.layers : 0), scratch_(config, shape),
+      blocks_(recompute || packs() ? 1 : config.layers, BlockActivations<T>(config, shape)), scratch_(config, shape),
       last_norm_(shape.rows() * config.width), mean_(shape.rows()), scale_(shape.rows()), logits_(shape.rows() * config.vocabulary),
-      losses_(shape.rows()), log_sums_(shape.rows()), d_stream_(shape.rows() * config.width) {}
+      losses_(shape.rows()), log_sums_(shape.rows()), d_stream_(shape.rows() * config.width) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (packs()) packed_.assign(config.layers, PackedActivations(blocks_.front()));
+  }
+}
 
 template <class T>
 std::size_t Model<T>::activation_bytes() const {
