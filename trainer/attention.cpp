@@ -60,7 +60,7 @@ void forward_block(const AttentionShape& s, const Dropout& dropout, const Head<T
   for (std::size_t first = 0; first < queries.first + queries.count; first += kBlock) {
     const Block keys = block_at(first, s.context);
     product<T>(queries.count, keys.count, s.head_size, scale, {h.q + queries.first * h.ld, h.ld},
-               {h.k + first * h.ld, h.ld, Form::transposed}, T(0), p, kBlock);
+               {h.k + first * h.ld, h.ld, Form::transposed}, T(0), p, kBlock, s.precision);
     for (std::size_t r = 0; r < queries.count; ++r) {
       T* row = p + r * kBlock;
       const std::size_t n = visible(queries.first + r, keys);
@@ -75,7 +75,7 @@ void forward_block(const AttentionShape& s, const Dropout& dropout, const Head<T
       }
       std::fill(row + n, row + keys.count, T(0));
     }
-    product<T>(queries.count, s.head_size, keys.count, T(1), {p, kBlock}, {h.v + first * h.ld, h.ld}, first == 0 ? T(0) : T(1), o, h.out_ld);
+    product<T>(queries.count, s.head_size, keys.count, T(1), {p, kBlock}, {h.v + first * h.ld, h.ld}, first == 0 ? T(0) : T(1), o, h.out_ld, s.precision);
   }
   for (std::size_t r = 0; r < queries.count; ++r) {
     for (std::size_t i = 0; i < s.head_size; ++i) o[r * h.out_ld + i] /= sum[r];
@@ -96,8 +96,8 @@ void backward_block(const AttentionShape& s, const Dropout& dropout, const Head<
   const Matrix<T> q{h.q + queries.first * h.ld, h.ld}, k{h.k + keys.first * h.ld, h.ld}, v{h.v + keys.first * h.ld, h.ld};
   const Matrix<T> up{d_out + h.out_at + queries.first * h.out_ld, h.out_ld};
   const auto transposed = [](Matrix<T> a) { return Matrix<T>{a.data, a.ld, Form::transposed}; };
-  product<T>(queries.count, keys.count, s.head_size, scale, q, transposed(k), T(0), x.p.data(), kBlock);
-  product<T>(queries.count, keys.count, s.head_size, T(1), up, transposed(v), T(0), x.dp.data(), kBlock);
+  product<T>(queries.count, keys.count, s.head_size, scale, q, transposed(k), T(0), x.p.data(), kBlock, s.precision);
+  product<T>(queries.count, keys.count, s.head_size, T(1), up, transposed(v), T(0), x.dp.data(), kBlock, s.precision);
   for (std::size_t r = 0; r < queries.count; ++r) {
     const std::size_t i = queries.first + r, n = visible(i, keys);
     T *p = x.p.data() + r * kBlock, *dp = x.dp.data() + r * kBlock, *dropped = x.dropped.data() + r * kBlock;
@@ -113,9 +113,9 @@ void backward_block(const AttentionShape& s, const Dropout& dropout, const Head<
     std::fill(dp + n, dp + keys.count, T(0));
   }
   const Matrix<T> p{x.dropped.data(), kBlock}, ds{x.dp.data(), kBlock};
-  product<T>(keys.count, s.head_size, queries.count, T(1), transposed(p), up, T(1), dv + keys.first * h.ld, h.ld);
-  product<T>(keys.count, s.head_size, queries.count, T(1), transposed(ds), q, T(1), dk + keys.first * h.ld, h.ld);
-  product<T>(queries.count, s.head_size, keys.count, T(1), ds, k, T(1), dq + queries.first * h.ld, h.ld);
+  product<T>(keys.count, s.head_size, queries.count, T(1), transposed(p), up, T(1), dv + keys.first * h.ld, h.ld, s.precision);
+  product<T>(keys.count, s.head_size, queries.count, T(1), transposed(ds), q, T(1), dk + keys.first * h.ld, h.ld, s.precision);
+  product<T>(queries.count, s.head_size, keys.count, T(1), ds, k, T(1), dq + queries.first * h.ld, h.ld, s.precision);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "trainer/dropout.h"
+#include "trainer/precision.h"
 #include "trainer/threads.h"
 
 namespace tutti::trainer {
@@ -13,6 +14,7 @@ struct AttentionShape {
   std::size_t batch, context;
   std::size_t heads, kv_heads;        // kv_heads divides heads: so many query heads share a key and a value head
   std::size_t head_size;
+  Precision precision = Precision::f32;      // of the products
   std::size_t width() const { return heads * head_size; }
   std::size_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }
 };

@@ -1,5 +1,6 @@
 #pragma once
 // One block of the Transformer: attention and MLP, each behind a norm and added to the residual stream.
+#include <cstdint>
 #include <vector>
 
 #include "trainer/attention.h"
@@ -21,6 +22,20 @@ struct BlockActivations {
   std::vector<T> mean1, scale1, mean2, scale2;
 };
 
+// The large ones in 16 bits: what waits for the backward pass where products are of that precision. Nothing is lost by it but in
+// `up`, which the activation would else see in f32: block_forward rounds it before.
+class PackedActivations {
+ public:
+  explicit PackedActivations(const BlockActivations<float>& like) { keep(Precision::bf16, like); }
+  void keep(Precision precision, const BlockActivations<float>& a);
+  void restore(Precision precision, BlockActivations<float>& a) const;
+  std::size_t bytes() const;
+
+ private:
+  std::vector<std::uint16_t> numbers_;
+  std::vector<float> middle_, log_sums_, mean1_, scale1_, mean2_, scale2_;
+};
+
 // Room for gradients of activations, shared by all blocks.
 template <class T>
 struct BlockScratch {
@@ -31,11 +46,12 @@ struct BlockScratch {
 // out = the block's output for its input x, both [rows][width].
 template <class T>
 void block_forward(Threads& threads, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
-                   const T* x, BlockActivations<T>& a, T* out);
+                   const T* x, BlockActivations<T>& a, T* out, Precision precision = Precision::f32);
 
 // dx comes as the gradient for the output and becomes that for the input.
 template <class T>
 void block_backward(Threads& threads, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
-                    const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta);
+                    const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta,
+                    Precision precision = Precision::f32);
 
 }  // namespace tutti::trainer

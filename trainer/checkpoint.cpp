@@ -57,6 +57,7 @@ Result<Manifest> parse(const std::string& path) {
   Manifest m;
   try {
     m.step = j.at("step"), m.loss = j.at("loss"), m.settings = j.at("settings");
+    m.loss_scale = j.value("loss_scale", 1.0), m.calm_steps = j.value("calm_steps", 0l);
     const auto model = model_config_from_json(j.at("model").dump());
     if (!model) return wrong(path, model.status().text());
     m.model = *model;
@@ -77,7 +78,8 @@ Result<Manifest> parse(const std::string& path) {
 
 std::string settings_text(const Options& o) {
   return fmt::format("--seed {} --batch {} --micro-batches {}{}{}", o.seed, o.batch, o.micro_batches, o.drop_last ? " --drop-last" : "",
-                     o.data.empty() ? "" : " --data " + fs::path(o.data).filename().string());
+                     o.data.empty() ? "" : " --data " + fs::path(o.data).filename().string()) +
+         (o.tokenizer.empty() ? "" : " --tokenizer " + fs::path(o.tokenizer).filename().string());
 }
 
 std::string checkpoint_folder(const std::string& run, long step) { return fmt::format("{}/{}{:08}", run, kPrefix, step); }
@@ -102,7 +104,8 @@ Status complete_checkpoint(const std::string& folder, const Manifest& manifest, 
   }
   json list = json::array();
   for (const WrittenFile& file : files) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", to_hex(file.digest)}});
-  const json j = {{"step", manifest.step}, {"loss", manifest.loss}, {"settings", manifest.settings},
+  const json j = {{"step", manifest.step}, {"loss", manifest.loss}, {"loss_scale", manifest.loss_scale},
+                  {"calm_steps", manifest.calm_steps}, {"settings", manifest.settings},
                   {"model", json::parse(to_json(manifest.model))}, {"files", list}};
   return write_text(folder, "manifest.json", j.dump(2)).status();
 }

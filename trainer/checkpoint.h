@@ -21,6 +21,8 @@ namespace tutti::trainer {
 struct Manifest {
   long step = 0;
   double loss = 0;                    // of that step
+  double loss_scale = 1;              // see loss_scaler.h
+  long calm_steps = 0;
   ModelConfig model;
   std::string settings;               // what decides which samples a step sees, as text
   std::vector<WrittenFile> files;

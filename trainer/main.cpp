@@ -4,10 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/export_command.h"
 #include "trainer/failure.h"
 #include "trainer/plan_command.h"
 #include "trainer/report.h"
 #include "trainer/sample_command.h"
+#include "trainer/tokenizer_command.h"
 #include "trainer/train_command.h"
 
 int main(int argc, char** argv) {
@@ -21,6 +23,9 @@ int main(int argc, char** argv) {
     verbs.emplace_back(sub, add(*sub));
   };
   verb("sample", "print text from a checkpoint", add_sample);
+  verb("tokenizer", "learn a BPE tokenizer from a text", add_tokenizer);
+  verb("tokenize", "make a token file of a text", add_tokenize);
+  verb("export", "weights of a checkpoint as ONNX or safetensors", add_export);
   verb("plan", "memory, traffic and time of data parallelism and ZeRO for a model", add_plan);
   verb("report", "a page of HTML from a run's logs", add_report);
   try {

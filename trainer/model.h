@@ -3,6 +3,7 @@
 // weights and gradients live elsewhere (store.h). No optimizer, no ranks, no files.
 #include <cstddef>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "trainer/block.h"
@@ -15,8 +16,9 @@ template <class T>
 class Model {
  public:
   // `recompute`: keep only the input of each block, and run its forward pass again in the backward pass: memory of one block
-  // instead of all, for a third more work. The context of the shape is at most that of the config.
-  Model(const ModelConfig& config, BatchShape shape, bool recompute, Threads& threads);
+  // instead of all, for a third more work. `precision`: of matrix products (gemm.h); where it is not f32, the large activations wait in
+  // 16 bits for the backward pass. The context of the shape is at most that of the config.
+  Model(const ModelConfig& config, BatchShape shape, bool recompute, Threads& threads, Precision precision = Precision::f32);
 
   BatchShape shape() const { return shape_; }
   std::size_t activation_bytes() const;
@@ -35,14 +37,17 @@ class Model {
   BlockTensors<const T> block(WeightSource<T>& weights, std::size_t layer, std::size_t next_unit) {
     return block_tensors(config_, layer, weights.weights(layer + 1, next_unit));
   }
-  BlockActivations<T>& kept(std::size_t layer) { return blocks_[recompute_ ? 0 : layer]; }
+  BlockActivations<T>& kept(std::size_t layer) { return blocks_[blocks_.size() == 1 ? 0 : layer]; }
+  bool packs() const { return std::is_same_v<T, float> && precision_ != Precision::f32 && !recompute_; }
 
   const ModelConfig config_;
   const BatchShape shape_;
   const bool recompute_;
+  const Precision precision_;
   Threads& threads_;
   std::vector<std::vector<T>> streams_;          // the residual stream before each block, and behind the last
   std::vector<BlockActivations<T>> blocks_;
+  std::vector<PackedActivations> packed_;        // of each block where packs(); then there is one of blocks_
   BlockScratch<T> scratch_;
   std::vector<T> last_norm_, mean_, scale_;      // of the final norm
   std::vector<T> logits_, losses_, log_sums_, d_stream_;

@@ -6,6 +6,7 @@
 
 #include "trainer/model_config.h"
 #include "trainer/optimizer.h"
+#include "trainer/precision.h"
 #include "trainer/schedule.h"
 
 namespace tutti::trainer {
@@ -23,9 +24,12 @@ struct Options {
   float dropout = 0;
   std::uint64_t seed = 1;
   std::string data;                         // a file; "": the generated text
+  std::string tokenizer;                    // cuts a text into tokens (bpe.h); "": a byte is a token
   bool drop_last = false;
   bool recompute = false;
   bool deterministic = false;
+  Precision precision = Precision::f32;     // of matrix products and of what is kept for the backward pass
+  bool narrow_wire = false;                 // gradients travel as bf16
   int threads = 0;                          // 0: the cores of this host, shared out among its ranks
   int zero = 0;                             // 0: plain data parallelism; 1, 2, 3: ZeRO's stages
   std::size_t bucket_bytes = 25u << 20;

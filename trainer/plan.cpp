@@ -13,8 +13,11 @@ double activation_bytes(const PlanInput& input) {
   const double rows = double(input.batch * c.context), up = double(c.hidden * inputs_of(c.activation));
   const double block = 4 * double(c.width) + double(c.qkv_width()) + double(c.heads) + up + double(c.hidden) + 4;
   const double scratch = 3 * double(c.width) + double(c.qkv_width()) + up + double(c.hidden);
-  const double blocks = input.recompute ? 1 : double(c.layers);
-  return 4 * rows * (double(c.layers + 1) * double(c.width) + blocks * block + scratch + double(c.width) + double(c.vocabulary));
+  const bool packs = input.precision != Precision::f32 && !input.recompute;
+  const double blocks = input.recompute || packs ? 1 : double(c.layers);
+  const double kept_wide = double(c.width) + double(c.heads) + 4;      // of a block, where the rest waits in 16 bits
+  const double packed = packs ? rows * double(c.layers) * (4 * kept_wide + 2 * (block - kept_wide)) : 0;
+  return packed + 4 * rows * (double(c.layers + 1) * double(c.width) + blocks * block + scratch + double(c.width) + double(c.vocabulary));
 }
 
 std::vector<PlanRow> plan(const PlanInput& input) {
@@ -28,13 +31,15 @@ std::vector<PlanRow> plan(const PlanInput& input) {
   const double compute = tokens * input.model.flops_per_token() * (input.recompute ? 4.0 / 3 : 1) / input.flops;
   const double backward = compute / rounds * 2 / 3;       // of one micro-batch
   const double share = (n - 1) / n * bytes;
+  const double sum = input.narrow_wire ? share / 2 : share;      // what a reduce_scatter of gradients sends
   std::vector<PlanRow> rows;
   for (int zero = 0; zero <= 3; ++zero) {
     PlanRow row{zero, bytes, bytes, 2 * bytes / (zero > 0 ? n : 1), activation_bytes(input), 0, 0};
     if (zero >= 2) row.gradients = bytes / n + whole;
+    if (input.narrow_wire) row.gradients += (zero >= 2 ? whole : bytes) / 2;
     if (zero == 3) row.weights = bytes / n + whole;
     // DDP and ZeRO-1 exchange once a step; 2 and 3 at each micro-batch: gradients, and for 3 the weights for each pass.
-    row.sent = zero <= 1 ? 2 * share : zero == 2 ? (rounds + 1) * share : 3 * rounds * share;
+    row.sent = zero == 0 ? 2 * sum : zero == 1 ? sum + share : zero == 2 ? rounds * sum + share : rounds * (sum + 2 * share);
     const double hidden = zero == 3 ? compute : zero == 2 ? backward * rounds : backward;      // time beside which it can go on
     const double beside = zero == 0 || zero == 3 ? row.sent : row.sent - share;                // the new weights come behind
     row.seconds = compute + std::max(0.0, beside / input.link_bytes - hidden) + (row.sent - beside) / input.link_bytes;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trainer/model_config.h"
+#include "trainer/precision.h"
 
 namespace tutti::trainer {
 
@@ -13,6 +14,8 @@ struct PlanInput {
   std::size_t batch = 4, micro_batches = 8;     // as in Options
   int ranks = 2;
   bool recompute = false;
+  Precision precision = Precision::f32;         // --dtype
+  bool narrow_wire = false;                     // --wire bf16
   double link_bytes = 125e6;                    // a second, of each rank in each direction
   double flops = 100e9;                         // a second and rank
   double memory_bytes = 0;                      // of a rank; 0: unknown

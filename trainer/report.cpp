@@ -42,14 +42,15 @@ std::string curve(const std::string& name, const std::vector<LoggedStep>& steps,
 
 std::string split_table(const std::vector<std::vector<LoggedStep>>& ranks) {
   std::string text = "<h2>Where the time went</h2>\n<table><tr><th>rank</th><th>steps</th><th>s a step</th><th>compute</th>"
-                     "<th>exposed exchange</th><th>data</th></tr>\n";
+                     "<th>exposed exchange</th><th>exchange under way</th><th>data</th></tr>\n";
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    double all = 0, compute = 0, exposed = 0, data = 0;
+    double all = 0, compute = 0, exposed = 0, exchange = 0, data = 0;
     for (const LoggedStep& step : ranks[rank]) {
-      all += step.seconds, compute += step.compute_seconds, exposed += step.exposed_seconds, data += step.data_seconds;
+      all += step.seconds, compute += step.compute_seconds, exposed += step.exposed_seconds, exchange += step.exchange_seconds, data += step.data_seconds;
     }
-    text += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{:.1f} %</td><td>{:.1f} %</td></tr>\n", rank,
-                        ranks[rank].size(), all / double(ranks[rank].size()), 100 * compute / all, 100 * exposed / all, 100 * data / all);
+    text += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{:.1f} %</td><td>{:.1f} %</td><td>{:.1f} %</td></tr>\n", rank,
+                        ranks[rank].size(), all / double(ranks[rank].size()), 100 * compute / all, 100 * exposed / all,
+                        100 * exchange / all, 100 * data / all);
   }
   return text + "</table>\n";
 }
@@ -70,7 +71,7 @@ Result<std::vector<std::vector<LoggedStep>>> read_logs(const std::string& run) {
       if (j.is_discarded() && file.peek() == EOF) break;
       try {
         steps[j.at("step")] = {j.at("step"), j.at("loss").is_null() ? 0 : j.at("loss").get<double>(), j.at("seconds"), j.at("compute_seconds"),
-                               j.at("exposed_seconds"), j.at("data_seconds"), j.at("tokens")};
+                               j.at("exposed_seconds"), j.value("exchange_seconds", 0.0), j.at("data_seconds"), j.at("tokens")};
       } catch (const nlohmann::json::exception& error) {
         return Status(Code::invalid_argument, fmt::format("{}:{}: is damaged: {}", path, number, error.what()));
       }

@@ -12,7 +12,7 @@ namespace tutti::trainer {
 // A line of rank-R.jsonl.
 struct LoggedStep {
   long step = 0;
-  double loss = 0, seconds = 0, compute_seconds = 0, exposed_seconds = 0, data_seconds = 0, tokens = 0;
+  double loss = 0, seconds = 0, compute_seconds = 0, exposed_seconds = 0, exchange_seconds = 0, data_seconds = 0, tokens = 0;
 };
 // Of each rank. A step that stands there twice, after a resume, counts as it was last. invalid_argument: no log there, or a line of
 // one is damaged (a torn last line is passed over).

@@ -21,10 +21,12 @@ std::string short_number(double x) { return x < 10000 ? fmt::format("{:.0f}", x)
 
 std::string step_line(const StepResult& r, long steps, const StepWork& work) {
   const auto percent = [&](double part) { return 100 * part / r.seconds; };
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {} tok/s  mfu {:.0f} %  compute {:.0f} %  exchange {:.0f} %  data {:.0f} %",
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {} tok/s  mfu {:.0f} %  compute {:.0f} %  exchange {:.0f} % of {:.0f} %  data {:.0f} %",
                                  r.step, steps, r.loss, r.rate, r.norm, short_number(work.tokens / r.seconds),
-                                 percent(work.flops / work.peak_flops), percent(r.compute_seconds), percent(r.exposed_seconds), percent(r.data_seconds));
-  if (r.skipped) line += "  skipped: not a number";
+                                 percent(work.flops / work.peak_flops), percent(r.compute_seconds), percent(r.exposed_seconds),
+                                 percent(r.exchange_seconds), percent(r.data_seconds));
+  if (r.loss_scale > 1) line += fmt::format("  scale {:.0f}", r.loss_scale);
+  if (r.skipped) line += r.overflowed ? "  skipped: a gradient overflowed f16" : "  skipped: not a number";
   return line;
 }
 
@@ -43,8 +45,8 @@ RunLog::~RunLog() {
 
 void RunLog::add(const StepResult& r, const StepWork& work) {
   if (!file_) return;
-  const nlohmann::json line = {{"step", r.step}, {"loss", r.loss}, {"rate", r.rate}, {"norm", r.norm}, {"skipped", r.skipped},
-                               {"seconds", r.seconds}, {"compute_seconds", r.compute_seconds}, {"exposed_seconds", r.exposed_seconds},
+  const nlohmann::json line = {{"step", r.step}, {"loss", r.loss}, {"rate", r.rate}, {"norm", r.norm}, {"skipped", r.skipped}, {"loss_scale", r.loss_scale},
+                               {"seconds", r.seconds}, {"compute_seconds", r.compute_seconds}, {"exposed_seconds", r.exposed_seconds}, {"exchange_seconds", r.exchange_seconds},
                                {"data_seconds", r.data_seconds}, {"tokens", work.tokens}, {"operations", r.operations}, {"bytes", r.bytes}};
   fmt::print(file_, "{}\n", line.dump());
   std::fflush(file_);

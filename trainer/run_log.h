@@ -14,7 +14,8 @@ struct StepWork {
   double peak_flops = 0;              // a second, over all ranks
 };
 
-// "step 12/50  loss 2.3412  lr 1.0e-03  norm 0.52  45.2k tok/s  mfu 41 %  compute 92 %  exchange 5 %  data 3 %"
+// "step 12/50  loss 2.3412  lr 1.0e-03  norm 0.52  45.2k tok/s  mfu 41 %  compute 92 %  exchange 5 % of 31 %  data 3 %":
+// of the step's time 31 % with communication under way, and 5 % waiting for it
 std::string step_line(const StepResult& result, long steps, const StepWork& work);
 
 class RunLog {

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "trainer/bpe.h"
 #include "trainer/checkpoint.h"
 #include "trainer/cores.h"
 #include "trainer/failure.h"
@@ -14,10 +17,18 @@ namespace tutti::trainer {
 namespace {
 
 struct Flags {
-  std::string from, prompt = "\n";
+  std::string from, prompt = "\n", tokenizer;
   std::size_t tokens = 300;
   Taste taste;
 };
+
+// The one that is named, or that of the run which the checkpoint is of.
+std::optional<Bpe> tokenizer_of(const Flags& flags, const std::string& checkpoint) {
+  if (!flags.tokenizer.empty()) return require(Bpe::open(flags.tokenizer));
+  const std::string run = std::filesystem::path(checkpoint).parent_path().string();
+  if (Bpe::saved_in(run).empty()) return std::nullopt;
+  return require(Bpe::open(run));
+}
 
 int sample(const Flags& flags) {
   Found found = newest_checkpoint(flags.from);
@@ -29,17 +40,24 @@ int sample(const Flags& flags) {
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) require(tensors.fill(layout, unit, "", weights.at(unit)));
   keep_blas_on_one_thread();
   Threads threads(usable_cores());
+  const std::optional<Bpe> bpe = tokenizer_of(flags, found.folder);
   std::vector<Token> tokens;
-  for (const char c : flags.prompt) {
-    tokens.push_back(Token(static_cast<unsigned char>(c)));
-    if (std::size_t(tokens.back()) >= config.vocabulary) refuse(fmt::format("the prompt has byte {}, the vocabulary is {}", tokens.back(), config.vocabulary));
+  if (bpe) tokens = bpe->encode(flags.prompt);
+  else for (const char c : flags.prompt) tokens.push_back(Token(static_cast<unsigned char>(c)));
+  for (const Token token : tokens) {
+    if (std::size_t(token) >= config.vocabulary) refuse(fmt::format("the prompt has token {}, the vocabulary is {}", token, config.vocabulary));
   }
   if (tokens.empty()) refuse("the prompt is empty: give at least one character");
   fmt::print(stderr, "{}, after step {}\n", found.folder, found.manifest.step);
   const bool bytes = config.vocabulary <= 256;
-  for (const Token token : continued(config, weights, threads, tokens, flags.tokens, flags.taste)) {
+  const std::vector<Token> all = continued(config, weights, threads, tokens, flags.tokens, flags.taste);
+  if (bpe) {
+    const std::string text = bpe->decode(all);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+  for (const Token token : bpe ? std::vector<Token>() : all) {
     if (bytes) std::putchar(token);
-    else fmt::print("{} ", token);      // no table of words here: numbers
+    else fmt::print("{} ", token);      // no tokenizer was given: numbers
   }
   std::putchar('\n');
   return 0;
@@ -50,6 +68,7 @@ int sample(const Flags& flags) {
 std::function<int()> add_sample(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   app.add_option("from", flags->from, "a run's folder (its newest valid checkpoint), or a checkpoint's")->required();
+  app.add_option("--tokenizer", flags->tokenizer, "as for the run; its own unless given");
   app.add_option("--prompt", flags->prompt, "text to go on from");
   app.add_option("--tokens", flags->tokens)->capture_default_str()->check(CLI::Range(1, 1 << 20));
   app.add_option("--temperature", flags->taste.temperature, "0: always the likeliest")->capture_default_str()->check(CLI::NonNegativeNumber);

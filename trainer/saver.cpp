@@ -71,7 +71,7 @@ std::string Saver::finish() { return in_flight_ ? poll(true) : ""; }
 
 void Saver::begin(const StepResult& result) {
   const int rank = training_.wire().rank(), ranks = training_.wire().rank_count();
-  manifest_ = {result.step, result.loss, options_.model, settings_text(options_), {}};
+  manifest_ = {result.step, result.loss, training_.scaler().scale(), training_.scaler().calm(), options_.model, settings_text(options_), {}};
   folder_ = checkpoint_folder(options_.run, result.step);
   units_.clear();
   for (std::size_t unit = 0; unit < training_.layout().units().size(); ++unit) {
@@ -163,7 +163,7 @@ std::string resume(const Options& o, Training& training, double& loss) {
     }
   }
   require(agree(wire, status));
-  std::array<double, 2> facts = {double(found.manifest.step), found.manifest.loss};
+  std::array<double, 4> facts = {double(found.manifest.step), found.manifest.loss, found.manifest.loss_scale, double(found.manifest.calm_steps)};
   Work work = wire.broadcast("resumed step", facts.data(), sizeof(facts), 0);
   wire.wait(work);
   if (facts[0] == 0) return told;
@@ -180,6 +180,7 @@ std::string resume(const Options& o, Training& training, double& loss) {
     training.set_unit(unit, state);
   }
   training.set_steps_done(long(facts[0]));
+  training.scaler().set(facts[2], long(facts[3]));
   loss = facts[1];
   return told;
 }

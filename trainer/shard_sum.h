@@ -11,7 +11,8 @@ namespace tutti::trainer {
 
 class ShardSum : public GradientSum {
  public:
-  ShardSum(const Layout& layout, const Shares& shares, Wire& wire);
+  // `narrow`: gradients are rounded to bf16 for the exchange.
+  ShardSum(const Layout& layout, const Shares& shares, Wire& wire, bool narrow);
   void begin(std::size_t number, bool counts, bool last) override;
   void end() override;
   void finish() override;
@@ -24,6 +25,7 @@ class ShardSum : public GradientSum {
   // Room for one unit's whole gradient, and the exchange that reads it.
   struct Room {
     std::vector<float> data;
+    std::vector<std::uint16_t> narrow;      // what is exchanged in its place; empty unless wanted
     Work work;
     bool in_flight = false;
     std::size_t unit = 0;
@@ -33,6 +35,7 @@ class ShardSum : public GradientSum {
   const Layout& layout_;
   const Shares& shares_;
   Wire& wire_;
+  const bool narrow_;
   Room embedding_;                    // open throughout the backward pass
   std::array<Room, 2> blocks_;
   std::vector<std::vector<float>> sums_;

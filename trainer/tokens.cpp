@@ -10,6 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+
+#include "trainer/safetensors.h"
 
 namespace tutti::trainer {
 namespace {
@@ -36,6 +39,30 @@ Tokens Tokens::of_text(std::string text) {
   t.count_ = owner->size();
   t.owner_ = std::move(owner);
   return t;
+}
+
+Tokens Tokens::of_tokens(std::string name, const std::vector<Token>& tokens) {
+  auto owner = std::make_shared<const std::vector<Token>>(tokens);
+  Tokens t;
+  t.name_ = std::move(name);
+  t.data_ = reinterpret_cast<const unsigned char*>(owner->data());
+  t.count_ = owner->size();
+  t.width_ = sizeof(Token);
+  t.owner_ = std::move(owner);
+  return t;
+}
+
+Status write_tokens(const std::string& path, const std::vector<Token>& tokens, std::size_t vocabulary) {
+  if (tokens.size() > 0x7fffffff) return wrong(path, fmt::format("its format holds at most {} tokens, these are {}", 0x7fffffff, tokens.size()));
+  const Format& format = kFormats[vocabulary <= 1u << 16 ? 0 : 1];
+  std::string bytes(kHeader + tokens.size() * format.width, '\0');
+  const std::array<std::int32_t, 3> header = {format.magic, format.version, std::int32_t(tokens.size())};
+  std::memcpy(bytes.data(), header.data(), sizeof(header));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {      // the lower bytes come first
+    std::memcpy(bytes.data() + kHeader + i * format.width, &tokens[i], format.width);
+  }
+  const std::filesystem::path file(path);
+  return write_text(file.has_parent_path() ? file.parent_path().string() : ".", file.filename().string(), bytes).status();
 }
 
 Result<Tokens> Tokens::open(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <tutti/status.h>
+#include <vector>
 
 #include "trainer/embedding.h"
 
@@ -17,6 +18,7 @@ class Tokens {
   // invalid_argument: names the file and what is wrong with it: missing, empty, of unknown version, shorter than it says.
   static Result<Tokens> open(const std::string& path);
   static Tokens of_text(std::string text);
+  static Tokens of_tokens(std::string name, const std::vector<Token>& tokens);
   std::size_t count() const { return count_; }
   bool is_text() const { return width_ == 1; }      // a byte is a token
   std::string text(std::size_t most) const { return {reinterpret_cast<const char*>(data_), std::min(most, count_)}; }      // of a text
@@ -31,5 +33,8 @@ class Tokens {
   const unsigned char* data_ = nullptr;
   std::size_t count_ = 0, width_ = 1;
 };
+
+// A token file in llm.c's format: of 16 bits where the vocabulary allows it. invalid_argument: file and errno; out_of_resources never.
+Status write_tokens(const std::string& path, const std::vector<Token>& tokens, std::size_t vocabulary);
 
 }  // namespace tutti::trainer

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <utility>
 
+#include "trainer/bpe.h"
 #include "trainer/cores.h"
 #include "trainer/failure.h"
 #include "trainer/gemm.h"
+#include "trainer/progress.h"
 #include "trainer/run_log.h"
 #include "trainer/saver.h"
 #include "trainer/text.h"
@@ -23,7 +26,7 @@ constexpr std::size_t kTextLooked = 1 << 22;      // characters of a text that i
 struct Flags {
   ModelFlags model;
   Options options;
-  std::string schedule = "cosine", on_nan = "stop";
+  std::string schedule = "cosine", on_nan = "stop", dtype = "f32", wire = "f32";
   double bucket_mb = 25;
 };
 
@@ -33,13 +36,24 @@ Options resolve(const Flags& flags) {
   o.schedule.kind = *schedule_from(flags.schedule);
   o.schedule.steps = o.steps;
   o.on_nan = flags.on_nan == "skip" ? OnNan::skip : OnNan::stop;
+  o.precision = *precision_from(flags.dtype);
+  o.narrow_wire = flags.wire == "bf16";
+  if (o.narrow_wire && o.deterministic) refuse("--wire bf16 rounds partial sums by how ranks share them; --deterministic needs --wire f32");
   o.bucket_bytes = std::size_t(flags.bucket_mb * 1e6);
   if (o.resume == "auto" && o.run.empty()) refuse("--resume auto looks for checkpoints in the folder that --run names; give one");
   return o;
 }
 
 Tokens open_data(const Options& options) {
-  return options.data.empty() ? Tokens::of_text(generated_text(kGeneratedBytes)) : require(Tokens::open(options.data));
+  Tokens tokens = options.data.empty() ? Tokens::of_text(generated_text(kGeneratedBytes)) : require(Tokens::open(options.data));
+  if (options.tokenizer.empty()) return tokens;
+  if (!tokens.is_text()) refuse(options.data + " holds tokens already: leave out --tokenizer");
+  const Bpe bpe = require(Bpe::open(options.tokenizer));
+  if (bpe.vocabulary() > options.model.vocabulary) {
+    refuse(fmt::format("the tokenizer {} has {} tokens, the model's vocabulary is {}: give --vocabulary {}", options.tokenizer, bpe.vocabulary(),
+                       options.model.vocabulary, bpe.vocabulary()));
+  }
+  return Tokens::of_tokens(tokens.name(), bpe.encode(tokens.text(tokens.count())));
 }
 
 void print_heading(const Options& o, Training& training, const Communicator& communicator, int threads) {
@@ -48,10 +62,19 @@ void print_heading(const Options& o, Training& training, const Communicator& com
   fmt::print("ranks: {}, {} thread{} each; {}{}\n", communicator.rank_count(), threads, threads == 1 ? "" : "s",
              o.zero == 0 ? std::string("data parallel") : fmt::format("ZeRO-{}", o.zero), o.deterministic ? ", deterministic" : "");
   fmt::print("BLAS: {}\n", blas_name());
+  if (o.precision != Precision::f32) fmt::print("products: {0} inputs, f32 sums, by f32 products of rounded blocks: no {0} product here\n", name_of(o.precision));
   fmt::print("a rank holds: {}\n", training.memory_text());
   fmt::print("data: {}\n", training.sampler().text());
   // A loss below it tells of more than which character follows which.
   if (training.tokens().is_text()) fmt::print("loss of a table of character pairs: {:.3f}\n", bigram_entropy(training.tokens().text(kTextLooked)));
+}
+
+// Beside the checkpoints, for `train sample` and for who takes the weights elsewhere.
+void keep_tokenizer(const Options& o) {
+  if (o.tokenizer.empty() || o.run.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(o.run, error);      // what is wrong with it is said where something is written
+  if (Bpe::saved_in(o.run).empty()) require(require(Bpe::open(o.tokenizer)).save(o.run));
 }
 
 void write_trace(const Options& o, const Trace& trace, int rank) {
@@ -82,31 +105,34 @@ void train(const Options& o, Communicator& communicator, Threads& threads) {
   double loss_before = 0;                   // of the checkpoint that the run goes on from; 0: none
   training.start();
   if (!o.run.empty() || !o.resume.empty()) say(resume(o, training, loss_before));
+  if (first) keep_tokenizer(o);
   Saver saver(o, training);
   RunLog log(o.run, communicator.rank());
+  Progress progress(first, training.steps_done(), o.steps);
   const StepWork work{double(o.samples() * o.model.context), double(o.samples() * o.model.context) * o.model.flops_per_token(),
                       peak_flops(threads) * communicator.rank_count()};
   double loss = 0;
   for (std::size_t epoch = ~std::size_t(0); training.steps_done() < o.steps;) {
     if (const std::size_t now = training.sampler().epoch_of(std::size_t(training.steps_done())); now != epoch) {
       epoch = now;
-      if (first) say(fmt::format("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch)));
+      if (first) progress.say(fmt::format("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch)));
     }
     const StepResult result = training.step();
     if (loss_before > 0 && !result.skipped) compare_losses(std::exchange(loss_before, 0), result);
     log.add(result, work);
-    if (first) say(step_line(result, o.steps, work) + "\n");
-    say(saver.after(result));
+    if (first) progress.say(step_line(result, o.steps, work) + "\n");
+    progress.say(saver.after(result));
+    progress.show(result.step);
     loss = result.loss;
   }
-  say(saver.finish());
+  progress.say(saver.finish());
   write_trace(o, trace, communicator.rank());
   if (o.expect_loss > 0 && loss > o.expect_loss) {
     throw Failure(Status(Code::invalid_state, fmt::format("the last loss is {:.4f}; at most {} was expected", loss, o.expect_loss)));
   }
   if (o.hash) {
     const Digest digest = training.weights_hash();
-    if (first) say(fmt::format("weights sha256 {}\n", to_hex(digest)));
+    if (first) progress.say(fmt::format("weights sha256 {}\n", to_hex(digest)));
   }
 }
 
@@ -132,12 +158,14 @@ int run(const Options& o) {
 void add_step_flags(CLI::App& app, Flags& f) {
   Options& o = f.options;
   app.add_option("--data", o.data, "text, or llm.c's token file; without it a generated text")->group("Data");
+  app.add_option("--tokenizer", o.tokenizer, "BPE for a text: a folder (vocab.bpe and encoder.json, or merges.txt and vocab.json) or a tiktoken file")->group("Data");
   app.add_flag("--drop-last", o.drop_last, "leave out an epoch's samples that fill no whole step")->group("Data");
   app.add_option("--seed", o.seed, "of weights, order of samples and dropout")->capture_default_str()->group("Data");
   app.add_option("--batch", o.batch, "samples of a micro-batch")->capture_default_str()->check(CLI::Range(1, 1 << 16))->group("Step");
   app.add_option("--micro-batches", o.micro_batches, "of a step, shared out among the ranks")->capture_default_str()->check(CLI::Range(1, 1 << 16))->group("Step");
   app.add_option("--steps", o.steps)->capture_default_str()->check(CLI::Range(1l, 1l << 40))->group("Step");
   app.add_option("--dropout", o.dropout)->capture_default_str()->check(CLI::Range(0.0, 0.99))->group("Step");
+  app.add_option("--dtype", f.dtype, "of matrix products and kept activations; weights and sums are f32. f16 scales its loss")->capture_default_str()->check(CLI::IsMember({"f32", "bf16", "f16"}))->group("Step");
   app.add_flag("--recompute", o.recompute, "keep less of the forward pass, compute it again")->group("Step");
   app.add_option("--rate", o.schedule.rate, "largest learning rate")->capture_default_str()->check(CLI::PositiveNumber)->group("Optimizer");
   app.add_option("--schedule", f.schedule)->capture_default_str()->check(CLI::IsMember({"constant", "linear", "cosine", "wsd"}))->group("Optimizer");
@@ -155,6 +183,7 @@ void add_rank_flags(CLI::App& app, Flags& f) {
   app.add_option("--zero", o.zero, "ZeRO's stage; 0: plain data parallelism")->capture_default_str()->check(CLI::Range(0, 3))->group("Ranks");
   app.add_flag("--deterministic", o.deterministic, "the same bits on any number of ranks")->group("Ranks");
   app.add_option("--bucket-mb", f.bucket_mb, "gradients that are exchanged at a time, in MB")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
+  app.add_option("--wire", f.wire, "what gradients travel as; sums are f32")->capture_default_str()->check(CLI::IsMember({"f32", "bf16"}))->group("Ranks");
   app.add_option("--threads", o.threads, "of each rank; 0: the host's cores, shared out")->capture_default_str()->check(CLI::Range(0, 1024))->group("Ranks");
   app.add_option("--check-every", o.check_every, "steps between comparisons of all ranks' weights; 0: at the start only")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
   app.add_option("--run", o.run, "folder for the log and the checkpoints")->group("Output");

@@ -29,8 +29,8 @@ MicroBatches own_micro_batches(const Options& options, const Communicator& commu
 
 std::unique_ptr<GradientSum> gradient_sum(const Options& options, const Layout& layout, const Shares& shares, Wire& wire, Threads& threads) {
   if (options.deterministic) return std::make_unique<TreeSum>(layout, shares, options.micro_batches, wire, threads);
-  if (options.zero >= 2) return std::make_unique<ShardSum>(layout, shares, wire);
-  return std::make_unique<WholeSum>(layout, shares, wire, options.bucket_bytes);
+  if (options.zero >= 2) return std::make_unique<ShardSum>(layout, shares, wire, options.narrow_wire);
+  return std::make_unique<WholeSum>(layout, shares, wire, threads, options.bucket_bytes, options.narrow_wire);
 }
 
 std::unique_ptr<SharedWeights> shared_weights(const Options& options, const Layout& layout, const Shares& shares, Wire& wire) {
@@ -49,8 +49,9 @@ Training::Training(const Options& options, Tokens tokens, Communicator& communic
       sampler_(options.seed, tokens_.count(), options.model.context, options.samples(), options.drop_last),
       weights_(shared_weights(options, layout_, shares_, wire_)), gradients_(gradient_sum(options, layout_, shares_, wire_, threads)),
       optimizer_(layout_, shares_, options.adamw, threads),
-      model_(options.model, {options.batch, options.model.context}, options.recompute, threads),
-      inputs_(options.batch * options.model.context), targets_(inputs_.size()), squares_(layout_.count() / kBlock) {
+      model_(options.model, {options.batch, options.model.context}, options.recompute, threads, options.precision),
+      inputs_(options.batch * options.model.context), targets_(inputs_.size()), squares_(layout_.count() / kBlock),
+      scaler_(options.precision == Precision::f16) {
   const Token largest = tokens_.largest();
   if (std::size_t(largest) >= options.model.vocabulary) {
     refuse(fmt::format("{} has token {}, but the vocabulary is {}: give --vocabulary {} or other data", tokens_.name(), largest,
@@ -151,7 +152,8 @@ double Training::compute(std::size_t number, bool counts, bool last, StepResult&
   gradients_->begin(number, counts, last);
   const double loss = model_.forward(*weights_, inputs_.data(), targets_.data(), dropout);
   const Time middle = now();
-  model_.backward(*weights_, *gradients_, inputs_.data(), targets_.data(), dropout, counts ? 1.0f / float(options_.micro_batches) : 0.0f);
+  model_.backward(*weights_, *gradients_, inputs_.data(), targets_.data(), dropout, 
+                  counts ? float(scaler_.scale()) / float(options_.micro_batches) : 0.0f);
   trace_.add(Trace::Kind::compute, "forward", loaded, middle);
   trace_.add(Trace::Kind::compute, "backward", middle, now());
   gradients_->end();
@@ -160,6 +162,7 @@ double Training::compute(std::size_t number, bool counts, bool last, StepResult&
 
 StepResult Training::step() {
   StepResult result;
+  wire_.take_count();      // what went on between steps is not theirs
   const Time begin = now();
   std::vector<double> losses(options_.micro_batches);
   for (std::size_t round = 0; round < rounds_; ++round) {
@@ -169,14 +172,20 @@ StepResult Training::step() {
     if (counts) losses[number] = loss;
   }
   gradients_->finish();
-  result.norm = norm_and_loss(losses, result.loss);
+  bool finite = true;
+  result.norm = norm_and_loss(losses, result.loss, finite);
   result.step = steps_ + 1;
+  result.loss_scale = scaler_.scale();
   result.rate = options_.schedule.at(result.step);
-  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+  if (!finite && std::isfinite(result.loss) && scaler_.can_fall()) {
+    scaler_.overflowed();
+    result.skipped = result.overflowed = true;
+  } else if (!finite || !std::isfinite(result.loss)) {
     if (options_.on_nan == OnNan::stop) blame(result.step, result.loss);
     result.skipped = true;
   } else {
     update(result.rate, result.norm);
+    scaler_.went_well();
   }
   ++steps_;
   if (options_.check_every > 0 && steps_ % options_.check_every == 0) compare_ranks();
@@ -184,31 +193,35 @@ StepResult Training::step() {
   const WireCount count = wire_.take_count();
   result.exposed_seconds = count.exposed_seconds;
   result.compute_seconds = result.seconds - result.exposed_seconds - result.data_seconds;
+  result.exchange_seconds = count.seconds;
   result.operations = count.operations;
   result.bytes = count.bytes;
   return result;
 }
 
 // Each rank fills in what it knows and leaves 0 elsewhere, so that the sum over ranks is exact and the order of additions is that of
-// the array on any number of ranks.
-double Training::norm_and_loss(std::vector<double>& losses, double& loss) {
+// the array on any number of ranks. Whether a gradient overflowed travels along: a rank alone may see it, all must leave the step out.
+double Training::norm_and_loss(std::vector<double>& losses, double& loss, bool& finite) {
   std::fill(squares_.begin(), squares_.end(), 0.0);
   for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
     sum_squares(layout_, shares_, threads_, unit, gradients_->owned(unit), squares_);
   }
+  finite = std::all_of(squares_.begin(), squares_.end(), [](double square) { return std::isfinite(square); });
+  losses.push_back(finite ? 0 : 1);
   if (shares_.owners() > 1) {
     losses.insert(losses.end(), squares_.begin(), squares_.end());
     wire_.sum_now(losses);
-    squares_.assign(losses.begin() + std::ptrdiff_t(options_.micro_batches), losses.end());
-    losses.resize(options_.micro_batches);
+    squares_.assign(losses.begin() + std::ptrdiff_t(options_.micro_batches) + 1, losses.end());
   } else {
     wire_.sum_now(losses);
   }
+  finite = losses[options_.micro_batches] == 0;
+  losses.resize(options_.micro_batches);
   double sum = 0, square = 0;
   for (const double one : losses) sum += one;
   for (const double one : squares_) square += one;
   loss = sum / double(options_.micro_batches);
-  return std::sqrt(square);
+  return std::sqrt(square) / scaler_.scale();
 }
 
 void Training::blame(long step, double loss) {
@@ -236,7 +249,7 @@ void Training::update(double rate, double norm) {
   const Time begin = now();
   const double scale = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1.0;
   for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
-    optimizer_.step(unit, weights_->owned(unit), gradients_->owned(unit), rate, scale, steps_ + 1);
+    optimizer_.step(unit, weights_->owned(unit), gradients_->owned(unit), rate, scale / scaler_.scale(), steps_ + 1);
   }
   trace_.add(Trace::Kind::compute, "optimizer", begin, now());
   weights_->publish();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trainer/gradient_sum.h"
+#include "trainer/loss_scaler.h"
 #include "trainer/model.h"
 #include "trainer/optimizer.h"
 #include "trainer/options.h"
@@ -21,8 +22,11 @@ struct StepResult {
   long step = 0;                      // from 1
   double loss = 0, rate = 0, norm = 0;
   bool skipped = false;               // not a number, and told to go on: the weights were left alone
+  bool overflowed = false;            // skipped, since a gradient overflowed f16: the next step's loss scale is half of this one's
+  double loss_scale = 1;              // that this step's gradients were multiplied by
 
   double seconds = 0, compute_seconds = 0, exposed_seconds = 0, data_seconds = 0;
+  double exchange_seconds = 0;        // communication was under way, exposed or beside computing
   std::size_t operations = 0, bytes = 0;      // of communication
 };
 
@@ -42,6 +46,7 @@ class Training {
   StepResult step();
   long steps_done() const { return steps_; }
   void set_steps_done(long steps) { steps_ = steps; }
+  LossScaler& scaler() { return scaler_; }
 
   // Collective. `there` is whole on rank 0 and is set on all.
   void set_unit(std::size_t unit, UnitState& there);
@@ -60,7 +65,8 @@ class Training {
 
  private:
   double compute(std::size_t number, bool counts, bool last, StepResult& result);
-  double norm_and_loss(std::vector<double>& losses, double& loss);
+  // `finite`: whether all gradients are, on all ranks; the same answer everywhere.
+  double norm_and_loss(std::vector<double>& losses, double& loss, bool& finite);
   [[noreturn]] void blame(long step, double loss);
   void update(double rate, double norm);
   std::uint64_t hash_of(const Tensor& tensor, const float* unit) const;
@@ -81,6 +87,7 @@ class Training {
   Model<float> model_;
   std::vector<Token> inputs_, targets_;
   std::vector<double> squares_;
+  LossScaler scaler_;
   long steps_ = 0;
 };
 

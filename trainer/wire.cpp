@@ -16,24 +16,29 @@ std::size_t before(const std::vector<std::size_t>& counts, int rank) {
 Work Wire::started(const std::string& name, std::size_t bytes, Work work) {
   ++count_.operations;
   count_.bytes += bytes;
+  const Trace::Time begin = Trace::Clock::now();
+  flight_->begin(begin);
   if (trace_.wanted()) {
-    work.then([this, name, bytes, begin = Trace::Clock::now()](const Status&) {
+    work.then([this, flight = flight_, name, bytes, begin](const Status&) {
+      flight->end(Trace::Clock::now());
       trace_.add(Trace::Kind::exchange, name, begin, Trace::Clock::now(), bytes);
     });
+  } else {
+    work.then([flight = flight_](const Status&) { flight->end(Trace::Clock::now()); });
   }
   return work;
 }
 
-Work Wire::sum(const std::string& name, float* data, std::size_t count) {
+Work Wire::sum(const std::string& name, void* data, std::size_t count, DataType type) {
   if (rank_count() == 1) return Work();
-  return started(name, count * sizeof(float), communicator_.all_reduce({.input = data, .output = data, .count = count}));
+  return started(name, count * size_of(type), communicator_.all_reduce({.input = data, .output = data, .count = count, .type = type}));
 }
 
-Work Wire::sum_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
+Work Wire::sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type) {
   if (rank_count() == 1) return Work();
   ReduceScatterV call;
-  call.input = data, call.output = data + before(counts, rank()), call.counts = counts;
-  return started(name, before(counts, rank_count()) * sizeof(float), communicator_.reduce_scatter_v(call));
+  call.input = data, call.output = static_cast<std::byte*>(data) + before(counts, rank()) * size_of(type), call.counts = counts, call.type = type;
+  return started(name, before(counts, rank_count()) * size_of(type), communicator_.reduce_scatter_v(call));
 }
 
 Work Wire::gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
@@ -80,6 +85,28 @@ void Wire::wait(Work& work) {
   require(status);
 }
 
-WireCount Wire::take_count() { return std::exchange(count_, WireCount()); }
+WireCount Wire::take_count() {
+  count_.seconds = flight_->take(Trace::Clock::now());
+  return std::exchange(count_, WireCount());
+}
+
+void Wire::Flight::begin(Trace::Time now) {
+  const std::lock_guard lock(mutex_);
+  if (under_way_++ == 0) since_ = now;
+}
+
+void Wire::Flight::end(Trace::Time now) {
+  const std::lock_guard lock(mutex_);
+  if (--under_way_ == 0) seconds_ += std::chrono::duration<double>(now - since_).count();
+}
+
+double Wire::Flight::take(Trace::Time now) {
+  const std::lock_guard lock(mutex_);
+  if (under_way_ > 0) {
+    seconds_ += std::chrono::duration<double>(now - since_).count();
+    since_ = now;
+  }
+  return std::exchange(seconds_, 0);
+}
 
 }  // namespace tutti::trainer

@@ -1,8 +1,10 @@
 #pragma once
-// The trainer's view of a communicator: the collectives that it uses, on f32, with their time and bytes counted. Nothing moves in
+// The trainer's view of a communicator: the collectives that it uses, with their time and bytes counted. Nothing moves in
 // a world of one rank. Failures are thrown.
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <tutti/tutti.h>
 #include <vector>
@@ -15,6 +17,7 @@ struct WireCount {
   std::size_t operations = 0;
   std::size_t bytes = 0;            // that this rank contributed or received, whichever is more, summed over operations
   double exposed_seconds = 0;       // this thread waited and did nothing else
+  double seconds = 0;               // some operation was under way; what is not exposed went on beside computing
 };
 
 class Wire {
@@ -24,8 +27,10 @@ class Wire {
   int rank_count() const { return communicator_.rank_count(); }
 
   // All in place. `counts`: elements of each rank's block; blocks lie one behind another at `data`.
-  Work sum(const std::string& name, float* data, std::size_t count);
-  Work sum_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);      // this rank's block gets the sum
+  // bf16: additions are f32; a partial sum that travels is rounded, once for each hop that the chosen algorithm gives it.
+  Work sum(const std::string& name, void* data, std::size_t count, DataType type = DataType::f32);
+  // This rank's block gets the sum.
+  Work sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type = DataType::f32);
   Work gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);
   Work broadcast(const std::string& name, void* data, std::size_t bytes, int root);
   Work swap(const std::string& name, const float* input, const std::vector<std::size_t>& sends, float* output,
@@ -38,10 +43,24 @@ class Wire {
   WireCount take_count();           // since the last call
 
  private:
+  // When operations were under way. They end on any thread, after a failure even when there is no Wire any more.
+  class Flight {
+   public:
+    void begin(Trace::Time now);
+    void end(Trace::Time now);
+    double take(Trace::Time now);
+
+   private:
+    std::mutex mutex_;
+    std::size_t under_way_ = 0;
+    Trace::Time since_;
+    double seconds_ = 0;
+  };
   Work started(const std::string& name, std::size_t bytes, Work work);
   Communicator& communicator_;
   Trace& trace_;
   WireCount count_;
+  const std::shared_ptr<Flight> flight_ = std::make_shared<Flight>();
 };
 
 }  // namespace tutti::trainer

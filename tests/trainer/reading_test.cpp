@@ -114,16 +114,23 @@ TEST(PlanTest, TrafficIsThatOfTheFormulas) {
   EXPECT_DOUBLE_EQ(rows[0].optimizer, 2 * p);
   EXPECT_DOUBLE_EQ(rows[1].optimizer, 2 * p / 4);
   for (std::size_t i = 1; i < 4; ++i) EXPECT_LT(rows[i].memory(), rows[i - 1].memory());
+  input.narrow_wire = true;      // gradients are half as many bytes, weights not
+  const auto narrow = plan(input);
+  EXPECT_DOUBLE_EQ(narrow[0].sent, share);
+  EXPECT_DOUBLE_EQ(narrow[1].sent, 1.5 * share);
+  EXPECT_DOUBLE_EQ(narrow[2].sent, 2 * share);
+  EXPECT_DOUBLE_EQ(narrow[3].sent, 2 * 2.5 * share);
 }
 
 TEST(PlanTest, ActivationsAreThoseOfTheModel) {
   keep_blas_on_one_thread();
   Threads threads(1);
-  for (const bool recompute : {false, true}) {
+  for (const auto& [recompute, precision] : {std::pair{false, Precision::f32}, {true, Precision::f32}, {false, Precision::bf16}, {true, Precision::bf16}}) {
     PlanInput input;
     input.model = *preset("tiny");
     input.recompute = recompute;
-    const Model<float> model(input.model, {input.batch, input.model.context}, recompute, threads);
+    input.precision = precision;
+    const Model<float> model(input.model, {input.batch, input.model.context}, recompute, threads, precision);
     EXPECT_NEAR(activation_bytes(input), double(model.activation_bytes()), 0.01 * double(model.activation_bytes()));
   }
 }
