@@ -38,7 +38,7 @@ says 1 1 "names .*'head' resolves to 127\.0\.1\.1 here, which is this host itsel
 found
 
 name="port taken by another program"
-on 0 python3 -c '
+ip netns exec host0 python3 -c '
 import socket
 s = socket.create_server(("10.99.0.1", 29511))
 while True:
