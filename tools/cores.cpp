@@ -12,9 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int cores_of(double quota, double period) { return quota > 0 && period > 0 ? std::max(1, int(std::ceil(quota / period))) : 0; }
+double cores_of(double quota, double period) { return quota > 0 && period > 0 ? quota / period : 0; }
 
-int quota_in(const fs::path& folder) {
+double quota_in(const fs::path& folder) {
   double quota = 0, period = 0;
   if (std::ifstream both(folder / "cpu.max"); both >> quota >> period) return cores_of(quota, period);   // "max 100000" does not parse
   std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
@@ -23,8 +23,8 @@ int quota_in(const fs::path& folder) {
 
 }  // namespace
 
-int quota_cores(const fs::path& membership, const fs::path& mount) {
-  int least = 0;
+double cpu_quota(const fs::path& membership, const fs::path& mount) {
+  double least = 0;
   std::ifstream stream(membership);
   for (std::string line; std::getline(stream, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
@@ -35,12 +35,16 @@ int quota_cores(const fs::path& membership, const fs::path& mount) {
     // Each ancestor may have a quota of its own; in a container only the mount itself may be visible.
     const fs::path root = unified ? mount : mount / "cpu";
     for (fs::path group = fs::path(line.substr(second + 1)).relative_path();; group = group.parent_path()) {
-      const int cores = quota_in(root / group);
+      const double cores = quota_in(root / group);
       if (cores > 0) least = least == 0 ? cores : std::min(least, cores);
       if (group.empty()) break;
     }
   }
   return least;
+}
+
+int quota_cores(const fs::path& membership, const fs::path& mount) {
+  return int(std::ceil(cpu_quota(membership, mount)));
 }
 
 int usable_cores() {

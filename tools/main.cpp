@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <vector>
+#include "tools/doctor.h"
 #include "tools/env.h"
 #include "tools/explain.h"
 #include "tools/report.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   int status = 0;     // each verb's callback sets it
   std::vector<std::string> program;
   tutti::tools::add_run(app, program, status);
+  tutti::tools::add_doctor(app, status);
   tutti::tools::add_env(app, status);
   tutti::tools::add_explain(app, status);
   tutti::tools::add_report(app, status);
