@@ -80,7 +80,10 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
   if (!cell) return Sent::again;
   const auto* pair = reinterpret_cast<const LanePair*>(lanes_.data());
   if (header.bytes >= kLeastInPlace && pair->reads_in_place[opener_ ? 1 : 0].load(std::memory_order_acquire))
-    if (const auto part = region_part(data, header.bytes)) return lend(*cell, header, *part, token);
+    if (const auto part = region_part(data, header.bytes)) {
+      // Without a ticket a first segment is copied like any other, so that it finds room whatever the other lanes hold.
+      if (const Sent lent = lend(*cell, header, *part, token); lent != Sent::again || !header.first) return lent;
+    }
   std::uint32_t slot = kNoSlot;
   if (header.bytes <= kInlineBytes) {
     if (header.bytes > 0) std::memcpy(cell->payload.data(), data, header.bytes);      // of nothing there may be no address
