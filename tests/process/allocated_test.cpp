@@ -97,6 +97,24 @@ TEST(Allocated, ManyOperationsAtOnce) {
   });
 }
 
+// A receiver holds what it has of one sender until it has the same of the others: no lane may have all tickets, and who has none still
+// sends what the others wait for.
+TEST(Allocated, LanesThatGetAheadStarveNoOther) {
+  World world(4, {{"TUTTI_TRANSPORT", "shm"}, {"TUTTI_ALGO", "all_reduce:two_shot"}, {"TUTTI_TIMEOUT", "20s"}});
+  world.run([](Communicator& comm) {
+    constexpr std::size_t kCount = 4 << 20;
+    auto* const memory = static_cast<float*>(allocate(kCount * sizeof(float)).value());
+    std::mt19937 own(unsigned(comm.rank()));
+    for (int i = 0; i < 40; ++i) {
+      std::fill(memory, memory + kCount, float(comm.rank()));
+      for (unsigned wait = own() % 64; wait > 0; --wait) sched_yield();
+      ASSERT_EQ(comm.all_reduce({memory, memory, kCount}).wait().to_string(), Status().to_string()) << i;
+      ASSERT_EQ(memory[kCount - 1], 6) << i;
+    }
+    deallocate(memory);
+  });
+}
+
 TEST(Allocated, WhatIsDroppedTakesNoMemory) {
   World world(2, {{"TUTTI_TRANSPORT", "shm"}});
   const auto once = [](Communicator& comm) {

@@ -98,7 +98,10 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
   const std::uint32_t sum = transport_.sum_of(data, header.bytes);
   const auto* pair = reinterpret_cast<const LanePair*>(lanes_.data());
   if (header.bytes >= kLeastInPlace && pair->reads_in_place[opener_ ? 1 : 0].load(std::memory_order_acquire))
-    if (const auto part = region_part(data, header.bytes)) return lend(*cell, header, *part, sum, token);
+    if (const auto part = region_part(data, header.bytes)) {
+      // Without a ticket a first segment is copied like any other, so that it finds room whatever the other lanes hold.
+      if (const Sent lent = lend(*cell, header, *part, sum, token); lent != Sent::again || !header.first) return lent;
+    }
   std::uint32_t slot = kNoSlot;
   if (header.bytes <= transport_.inline_bytes()) {
     if (header.bytes > 0) std::memcpy(cell->payload.data(), data, header.bytes);      // of nothing there may be no address

@@ -188,9 +188,10 @@ bool ShmTransport::grow(std::size_t slot_class) {
   return true;
 }
 
-// kNoSlot: all are out.
+// kNoSlot: all are out, or as many as this lane may have, so that it does not starve the others.
 std::uint32_t ShmTransport::take_ticket(ShmConnection& user, std::uint64_t token) {
-  if (tickets_.empty()) {
+  const auto held = std::size_t(std::count_if(lent_.begin(), lent_.end(), [&](const Lent& l) { return l.reader == &user; }));
+  if (tickets_.empty() || held >= std::max<std::size_t>(1, kTickets / std::max<std::size_t>(1, connections_.size()))) {
     starved_ = true;
     return kNoSlot;
   }
