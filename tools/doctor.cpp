@@ -67,7 +67,8 @@ int print(Examination& examination, const Asked& asked, const Examination* befor
   const std::string text = asked.json ? json_view(examination) : text_view(examination, colour);
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
-  for (const auto& [file, content] : {std::pair(asked.save, json_view(examination)), std::pair(asked.html, html_view(examination))}) {
+  for (const auto& [file, content] :
+       {std::pair(asked.save, json_view(examination)), std::pair(asked.html, html_view(examination))}) {
     if (file.empty()) continue;
     if (const Status written = write_file(file, content); !written) return refuse(written.text(), kFailure);
   }
@@ -108,8 +109,8 @@ int as_member(const comm::Launch& launch, const Asked& asked) {
     examination.hosts.push_back(own);
     examination.findings = why_not(call, own);
     examination.findings.push_back({"missing", own.host, Verdict::fail,
-                                    fmt::format("rank {} could not reach rank 0 at {} within {:g} s", launch.rank, fmt::join(launch.addresses, ", "),
-                                                asked.wait_seconds),
+                                    fmt::format("rank {} could not reach rank 0 at {} within {:g} s", launch.rank,
+                                                fmt::join(launch.addresses, ", "), asked.wait_seconds),
                                     "see above; rank 0 says on its side who has not come"});
     std::fputs((asked.json ? json_view(examination) : text_view(examination, false)).c_str(), stdout);
     return kFailure;
@@ -117,7 +118,9 @@ int as_member(const comm::Launch& launch, const Asked& asked) {
   Status status = call.channel->send(own, Clock::now() + std::chrono::seconds(10));
   if (status) status = serve_orders(std::move(*call.channel), own, key_text(launch));
   if (status) return 0;
-  return refuse(fmt::format("rank {}: rank 0 went away before the end, or refused this rank: {}", launch.rank, status.text()), kFailure);
+  return refuse(
+      fmt::format("rank {}: rank 0 went away before the end, or refused this rank: {}", launch.rank, status.text()),
+      kFailure);
 }
 
 // SIGTERM (from a launcher whose other rank has failed) and SIGINT end the wait for ranks, not the report.
@@ -131,7 +134,8 @@ Descriptor take_signals() {
 }
 
 // Rank 0 is a member too, at the other end of a pair of local sockets.
-std::thread start_own_member(const MeetingPlace& place, const Facts& own, const std::string& key, std::map<int, Channel>& channels) {
+std::thread start_own_member(const MeetingPlace& place, const Facts& own, const std::string& key,
+                             std::map<int, Channel>& channels) {
   int ends[2] = {-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return {};
   std::promise<bool> answered;
@@ -156,13 +160,17 @@ int as_coordinator(const comm::Launch& launch, const Asked& asked, const Examina
   if (!listeners) {
     examination.hosts.push_back(own);
     examination.findings = examine(examination);
-    examination.findings.push_back({"meeting", own.host, Verdict::fail, fmt::format("rank 0 cannot open the meeting point: {}", listeners.status().text()),
+    examination.findings.push_back({"meeting", own.host, Verdict::fail,
+                                    fmt::format("rank 0 cannot open the meeting point: {}", listeners.status().text()),
                                     "end the program that holds the port, or choose another one: --master-port"});
     return print(examination, asked, before);
   }
   Gathered gathered = gather(*listeners, place, launch.rank_count, deadline, stop.get());
+  const bool stopped = Clock::now() < deadline;  // of no meaning when all have come
+  const std::string absent = stopped ? "did not come before this job was stopped"
+                                     : fmt::format("did not come within {:g} s", asked.wait_seconds);
   for (int rank = 1; rank < launch.rank_count; ++rank)
-    if (!gathered.channels.contains(rank)) examination.missing.push_back({rank, fmt::format("did not come within {:g} s", asked.wait_seconds)});
+    if (!gathered.channels.contains(rank)) examination.missing.push_back({rank, absent});
   examination.strangers = gathered.strangers;
   gathered.facts.emplace(0, own);
   std::thread member = start_own_member(place, own, key_text(launch), gathered.channels);
@@ -174,7 +182,8 @@ int as_coordinator(const comm::Launch& launch, const Asked& asked, const Examina
 }
 
 int full(const Asked& asked) {
-  if (!(asked.wait_seconds >= 0 && asked.wait_seconds <= 3600)) return refuse(fmt::format("--wait wants 0 to 3600 seconds and got {}", asked.wait_seconds), kWrongUse);
+  if (!(asked.wait_seconds >= 0 && asked.wait_seconds <= 3600))
+    return refuse(fmt::format("--wait wants 0 to 3600 seconds and got {}", asked.wait_seconds), kWrongUse);
   std::unique_ptr<Examination> before;
   if (!asked.against.empty()) {
     auto read = read_examination(asked.against);
@@ -196,23 +205,28 @@ int quick(bool json) {
   if (const auto settings = read_settings(); !settings) return refuse(settings.status().text(), kFailure);
   for (const char* transport : {"shm", "tcp"}) examination.trials.push_back(try_locally(transport));
   examination.findings = examine(examination);
-  examination.findings.insert(examination.findings.begin(),
-                              {"version", "", Verdict::pass, fmt::format("tutti {} (wire {}), transports shm and tcp", TUTTI_VERSION_STRING, kWireVersion), ""});
+  examination.findings.insert(
+      examination.findings.begin(),
+      {"version", "", Verdict::pass,
+       fmt::format("tutti {} (wire {}), transports shm and tcp", TUTTI_VERSION_STRING, kWireVersion), ""});
   return print(examination, {.json = json}, nullptr);
 }
 
 }  // namespace
 
 void add_doctor(CLI::App& app, int& status) {
-  CLI::App* verb = app.add_subcommand("doctor", "say what is wrong with this host, or with the hosts of a job (as a program of `tutti run`)");
+  CLI::App* verb = app.add_subcommand(
+      "doctor", "say what is wrong with this host, or with the hosts of a job (as a program of `tutti run`)");
   auto asked = std::make_shared<Asked>();
   verb->add_flag("--json", asked->json, "print JSON instead of the tick list");
   verb->add_option("--html", asked->html, "also write the tick list as one self-contained page to this file");
   verb->add_option("--save", asked->save, "also keep all that was found in this file");
-  verb->add_option("--against", asked->against, "also say what has changed since the run that --save has kept in this file");
+  verb->add_option("--against", asked->against,
+                   "also say what has changed since the run that --save has kept in this file");
   verb->add_option("--folder", asked->folder, "folder whose disk is measured (the working folder)");
   verb->add_option("--wait", asked->wait_seconds, "seconds that the hosts wait for each other (30)");
-  CLI::App* quickly = verb->add_subcommand("quick", "in less than two seconds: the library, and a tiny all_reduce over each transport");
+  CLI::App* quickly =
+      verb->add_subcommand("quick", "in less than two seconds: the library, and a tiny all_reduce over each transport");
   quickly->add_flag("--json", asked->json, "print JSON instead of the tick list");
   verb->require_subcommand(0, 1);
   verb->callback([&status, asked, quickly] { status = quickly->parsed() ? quick(asked->json) : full(*asked); });

@@ -1,6 +1,6 @@
 #pragma once
-// `tutti doctor`: facts of this host, or of all hosts of a job, and what they come to. The parts are in doctor/; this is the
-// verb: flags, who does what, and what is printed.
+// `tutti doctor`: facts of this host, or of all hosts of a job, and what they come to. The parts are in doctor/; this
+// is the verb: flags, who does what, and what is printed.
 #include <CLI/CLI.hpp>
 
 namespace tutti::tools {

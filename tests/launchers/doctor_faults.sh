@@ -13,6 +13,13 @@ doctor 0
 says 0 1 'rank 1 did not come within 4 s \(1 of 2 ranks came\)'
 found
 
+name="the job is stopped while rank 0 waits"
+wrap[0]="timeout --preserve-status 8"
+wait_seconds=60 doctor 0
+wrap=()
+says 0 1 'rank 1 did not come before this job was stopped \(1 of 2 ranks came\)'
+found
+
 name="wrong address"
 address=10.99.0.77 doctor 1
 says 1 1 'reach .*10\.99\.0\.77:29511: (unreachable|no answer)'

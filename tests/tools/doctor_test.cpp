@@ -1,5 +1,5 @@
-// `tutti doctor`: values there and back, each fault to its verdict, readings of a made-up /sys, the meeting and the pair's
-// measurements over loopback, and what the views must not let through.
+// `tutti doctor`: values there and back, each fault to its verdict, readings of a made-up /sys, the meeting and the
+// pair's measurements over loopback, and what the views must not let through.
 #include "tools/doctor.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,13 @@ Facts good_host(int rank) {
   facts.locked_memory = kUnlimited;
   const std::string address = rank == 0 ? "10.0.0.1" : "10.0.0.2";
   facts.interfaces = {{.name = "lo", .addresses = {"127.0.0.1/8"}, .up = true, .loopback = true, .mtu = 65536},
-                      {.name = "eth0", .driver = "mlx5_core", .addresses = {address + "/24"}, .up = true, .megabits = 10000, .mtu = 1500, .packets = 1000000}};
+                      {.name = "eth0",
+                       .driver = "mlx5_core",
+                       .addresses = {address + "/24"},
+                       .up = true,
+                       .megabits = 10000,
+                       .mtu = 1500,
+                       .packets = 1000000}};
   facts.chosen = {address};
   facts.pci = {{"eth0 (0000:3b:00.0)", 8, 8, 8, 8}};
   facts.segments_sent = 1000000;
@@ -118,9 +124,13 @@ void expect(const Examination& examination, const std::vector<Wanted>& wanted) {
   }
   EXPECT_EQ(raised, wanted.size()) << told(findings);
   for (const Wanted& want : wanted)
-    EXPECT_TRUE(std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
-      return f.topic == want.topic && f.verdict == want.verdict && f.text.find(want.text) != std::string::npos;
-    })) << want.topic << ": " << want.text << "\n" << told(findings);
+    EXPECT_TRUE(std::any_of(findings.begin(), findings.end(),
+                            [&](const Finding& f) {
+                              return f.topic == want.topic && f.verdict == want.verdict &&
+                                     f.text.find(want.text) != std::string::npos;
+                            }))
+        << want.topic << ": " << want.text << "\n"
+        << told(findings);
 }
 
 TEST(DoctorFindings, AHealthyPairGetsNoWarningAndNoNote) {
@@ -139,7 +149,8 @@ TEST(DoctorFindings, FaultsOfOneHost) {
   e = good();
   for (Facts& f : e.hosts) f.locked_memory = 65536;
   expect(e, {{"locked memory", Verdict::note, "64 KiB"}, {"locked memory", Verdict::note, "64 KiB"}});
-  for (Facts& f : e.hosts) f.rdma = {{.device = "mlx5_0", .state = "ACTIVE", .link_layer = "InfiniBand", .rate = "100 Gb/sec"}};
+  for (Facts& f : e.hosts)
+    f.rdma = {{.device = "mlx5_0", .state = "ACTIVE", .link_layer = "InfiniBand", .rate = "100 Gb/sec"}};
   expect(e, {{"locked memory", Verdict::warn, "RDMA"}, {"locked memory", Verdict::warn, "RDMA"}});
   e = good();
   e.hosts[0].quota = 0.5;
@@ -170,7 +181,8 @@ TEST(DoctorFindings, DifferencesShowOnlyWhatDiffers) {
   Examination e = good();
   e.hosts[1].version = "0.2.0";
   e.hosts[1].wire = 3;
-  expect(e, {{"version", Verdict::warn, "0.1.0 on head; 0.2.0 on second"}, {"wire version", Verdict::fail, "2 on head; 3 on second"}});
+  expect(e, {{"version", Verdict::warn, "0.1.0 on head; 0.2.0 on second"},
+             {"wire version", Verdict::fail, "2 on head; 3 on second"}});
   e = good();
   e.hosts[1].kernel = "Linux 5.10";
   expect(e, {{"kernel", Verdict::note, "Linux 5.10 on second"}});
@@ -189,13 +201,14 @@ TEST(DoctorFindings, FaultsOfAPair) {
   Examination e = good();
   e.pairs[0].there = {0.11e9, 0.1};
   expect(e, {{"bandwidth", Verdict::warn, "0.11 of 1.25 GB/s: 9 %"}});
-  e.pairs[0].there.busy = 0.95;      // the same rate, but the processors were the limit
+  e.pairs[0].there.busy = 0.95;  // the same rate, but the processors were the limit
   expect(e, {{"bandwidth", Verdict::note, "processors were the limit"}});
   e = good();
   e.pairs[0].datagram = 1500;
   e.pairs[0].wanted_datagram = 9000;
   e.hosts[0].interfaces[1].mtu = 9000;
-  expect(e, {{"MTU", Verdict::warn, "packets of 1500 bytes from head arrive, of 9000 do not"}, {"MTU", Verdict::warn, "9000 on head"}});
+  expect(e, {{"MTU", Verdict::warn, "packets of 1500 bytes from head arrive, of 9000 do not"},
+             {"MTU", Verdict::warn, "9000 on head"}});
   e = good();
   e.pairs[0].large_passed = false;
   e.pairs[0].error = "256 KiB at once: nothing came in time";
@@ -229,7 +242,7 @@ TEST(DoctorFindings, ClocksBothWaysAndOnlyBeyondTheUncertainty) {
   expect(e, {{"clock", Verdict::warn, "60 s behind that of head"}});
   e.clocks[0] = {1, 0.4, 0.001};
   expect(e, {{"clock", Verdict::note, "0.4 s ahead"}});
-  e.clocks[0] = {1, 5, 6};      // the round trip was longer than the difference
+  e.clocks[0] = {1, 5, 6};  // the round trip was longer than the difference
   expect(e, {});
 }
 
@@ -238,7 +251,8 @@ TEST(DoctorFindings, MissingRanksAndStrangers) {
   e.rank_count = 3;
   e.missing = {{2, "did not come within 30 s"}};
   e.strangers = {"10.0.0.9:1234: it is no doctor; it says \"GET /\""};
-  expect(e, {{"missing", Verdict::fail, "rank 2 did not come within 30 s (2 of 3 ranks came)"}, {"strangers", Verdict::note, "GET /"}});
+  expect(e, {{"missing", Verdict::fail, "rank 2 did not come within 30 s (2 of 3 ranks came)"},
+             {"strangers", Verdict::note, "GET /"}});
 }
 
 TEST(DoctorValues, GoToJsonAndBack) {
@@ -273,7 +287,7 @@ TEST(DoctorBaseline, TellsWhatHasChanged) {
   EXPECT_NE(changed.find("bandwidth: 400 MB/s now, 1.17 GB/s on 2026-05-01"), std::string::npos) << changed;
   EXPECT_NE(changed.find("path MTU: 1400 now, 1500 on"), std::string::npos) << changed;
   EXPECT_NE(changed.find("kernel: Linux 6.9 now, Linux 6.1.0 on"), std::string::npos) << changed;
-  now.pairs[0].here.busy = 0.9;      // the processors were busy: no fault of the link
+  now.pairs[0].here.busy = 0.9;  // the processors were busy: no fault of the link
   EXPECT_EQ(told(compare(before, now)).find("bandwidth"), std::string::npos);
   EXPECT_FALSE(read_examination("/nonexistent").ok());
 }
@@ -325,7 +339,8 @@ TEST(DoctorReadings, OfAMadeUpMachine) {
   root.write("sys/class/infiniband/mlx5_0/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000");
   root.write("sys/class/infiniband/mlx5_0/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a00:0001");
   root.write("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/3", "RoCE v2");
-  root.write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun  6 22:20:39 UTC 2023");
+  root.write("proc/driver/nvidia/version",
+             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun  6 22:20:39 UTC 2023");
   root.write("proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t\t NVIDIA H200");
   root.write("proc/net/snmp", "Ip: Forwarding\nIp: 1\nTcp: RtoMin OutSegs RetransSegs\nTcp: 200 5000 40");
   const std::string at = root.path().string();
@@ -390,7 +405,9 @@ Ends local_pair() {
 }
 
 Result<Channel> call_and_answer(Ends ends, const char* call_key, const char* answer_key, Result<Channel>& answered) {
-  std::thread listener([&] { answered = Channel::answer(std::move(ends.b), comm::make_job_key(answer_key), Clock::now() + seconds(20)); });
+  std::thread listener([&] {
+    answered = Channel::answer(std::move(ends.b), comm::make_job_key(answer_key), Clock::now() + seconds(20));
+  });
   auto called = Channel::call(std::move(ends.a), comm::make_job_key(call_key), Clock::now() + seconds(20));
   if (!called) called = Status(called.status());
   listener.join();
@@ -478,7 +495,14 @@ TEST(DoctorLink, MeasuresLoopbackBothWays) {
   const std::string token(kTokenBytes, 't');
   const auto server = LinkServer::start(token);
   ASSERT_TRUE(server.ok()) << server.status().to_string();
-  ProbeOrder order{.from = 0, .to = 1, .addresses = {"127.0.0.1"}, .port = (*server)->port(), .token = to_hex(token), .streams = 2, .mtu = 1500, .other_mtu = 1500};
+  ProbeOrder order{.from = 0,
+                   .to = 1,
+                   .addresses = {"127.0.0.1"},
+                   .port = (*server)->port(),
+                   .token = to_hex(token),
+                   .streams = 2,
+                   .mtu = 1500,
+                   .other_mtu = 1500};
   const Pair pair = probe(order);
   ASSERT_EQ(pair.attempts.size(), 1u);
   EXPECT_EQ(pair.attempts[0].reach, Reach::connected) << pair.attempts[0].text;

@@ -20,11 +20,14 @@ struct Row {
   std::function<std::string(const Facts&)> value;
 };
 
-const Interface* first_nic(const Facts& facts) { return facts.chosen.empty() ? nullptr : interface_of(facts, facts.chosen[0]); }
+const Interface* first_nic(const Facts& facts) {
+  return facts.chosen.empty() ? nullptr : interface_of(facts, facts.chosen[0]);
+}
 
 std::string links(const Facts& facts) {
   std::string out;
-  for (const PciLink& link : facts.pci) out += fmt::format("{}{} x{}", out.empty() ? "" : ", ", link.device, link.width);
+  for (const PciLink& link : facts.pci)
+    out += fmt::format("{}{} x{}", out.empty() ? "" : ", ", link.device, link.width);
   return out;
 }
 
@@ -51,7 +54,8 @@ const std::vector<Row>& rows() {
 }
 
 // By name where that is unique in both, else by rank.
-const Facts* same_host(const std::vector<Facts>& hosts, const std::vector<std::string>& names, const Facts& wanted, const std::string& name) {
+const Facts* same_host(const std::vector<Facts>& hosts, const std::vector<std::string>& names, const Facts& wanted,
+                       const std::string& name) {
   for (std::size_t i = 0; i < hosts.size(); ++i)
     if (names[i] == name) return &hosts[i];
   for (const Facts& facts : hosts)
@@ -66,17 +70,23 @@ class Comparison {
     const auto names = name_hosts(now_.hosts), old_names = name_hosts(before_.hosts);
     for (std::size_t i = 0; i < names.size(); ++i) {
       const Facts* old = same_host(before_.hosts, old_names, now_.hosts[i], names[i]);
-      if (old) host(*old, now_.hosts[i], names[i]);
-      else add(names[i], Verdict::note, "this host was not there then", "");
+      if (old)
+        host(*old, now_.hosts[i], names[i]);
+      else
+        add(names[i], Verdict::note, "this host was not there then", "");
     }
     for (std::size_t i = 0; i < old_names.size(); ++i)
-      if (!same_host(now_.hosts, names, before_.hosts[i], old_names[i])) add(old_names[i], Verdict::note, "this host was there then, and is not now", "");
+      if (!same_host(now_.hosts, names, before_.hosts[i], old_names[i]))
+        add(old_names[i], Verdict::note, "this host was there then, and is not now", "");
     for (const Pair& pair : now_.pairs)
       for (const Pair& old : before_.pairs)
         if (old.from == pair.from && old.to == pair.to) pairs(old, pair);
     if (out_.empty())
-      out_.push_back({"baseline", "", Verdict::pass, fmt::format("as on {}: {} rows of {} host{}, {} pair{}", before_.when, rows().size(), names.size(),
-                                                                 names.size() == 1 ? "" : "s", now_.pairs.size(), now_.pairs.size() == 1 ? "" : "s"), ""});
+      out_.push_back(
+          {"baseline", "", Verdict::pass,
+           fmt::format("as on {}: {} rows of {} host{}, {} pair{}", before_.when, rows().size(), names.size(),
+                       names.size() == 1 ? "" : "s", now_.pairs.size(), now_.pairs.size() == 1 ? "" : "s"),
+           ""});
     return std::move(out_);
   }
 
@@ -88,17 +98,24 @@ class Comparison {
     for (const Row& row : rows()) {
       const std::string then = row.value(old), today = row.value(facts);
       if (then != today)
-        add(name, Verdict::note, fmt::format("{}: {} now, {} on {}", row.what, today.empty() ? "none" : today, then.empty() ? "none" : then, before_.when),
+        add(name, Verdict::note,
+            fmt::format("{}: {} now, {} on {}", row.what, today.empty() ? "none" : today, then.empty() ? "none" : then,
+                        before_.when),
             "if you have not changed it, find out who did");
     }
     if (facts.disk.folder == old.disk.folder && old.disk.bytes_per_second > 0 && facts.disk.bytes_per_second > 0 &&
         facts.disk.bytes_per_second < kDiskSlower * old.disk.bytes_per_second)
-      add(name, Verdict::note, fmt::format("disk: {} now, {} on {}", rate_text(facts.disk.bytes_per_second), rate_text(old.disk.bytes_per_second), before_.when),
+      add(name, Verdict::note,
+          fmt::format("disk: {} now, {} on {}", rate_text(facts.disk.bytes_per_second),
+                      rate_text(old.disk.bytes_per_second), before_.when),
           "another writer, or a disk that is nearly full");
   }
   void flow(const Flow& old, const Flow& today, const std::string& about) {
-    if (old.bytes_per_second <= 0 || today.bytes_per_second >= kSlower * old.bytes_per_second || today.busy >= kBusy) return;
-    add(about, Verdict::warn, fmt::format("bandwidth: {} now, {} on {}", rate_text(today.bytes_per_second), rate_text(old.bytes_per_second), before_.when),
+    if (old.bytes_per_second <= 0 || today.bytes_per_second >= kSlower * old.bytes_per_second || today.busy >= kBusy)
+      return;
+    add(about, Verdict::warn,
+        fmt::format("bandwidth: {} now, {} on {}", rate_text(today.bytes_per_second), rate_text(old.bytes_per_second),
+                    before_.when),
         "what has changed on the path since then: switch, cable, shaper, other traffic");
   }
   void pairs(const Pair& old, const Pair& today) {
@@ -107,10 +124,13 @@ class Comparison {
     flow(old.here, today.here, fmt::format("{} to {}", b, a));
     const bool idle = std::max(today.there.busy, today.here.busy) < kBusy;
     if (idle && old.round_trip_us > 0 && today.round_trip_us > kLater * old.round_trip_us)
-      add(fmt::format("{} and {}", a, b), Verdict::note, fmt::format("round trip: {:.0f} µs now, {:.0f} µs on {}", today.round_trip_us, old.round_trip_us, before_.when),
+      add(fmt::format("{} and {}", a, b), Verdict::note,
+          fmt::format("round trip: {:.0f} µs now, {:.0f} µs on {}", today.round_trip_us, old.round_trip_us,
+                      before_.when),
           "another path, or busy hosts");
     if (old.path_mtu != today.path_mtu && today.path_mtu > 0)
-      add(fmt::format("{} and {}", a, b), Verdict::warn, fmt::format("path MTU: {} now, {} on {}", today.path_mtu, old.path_mtu, before_.when),
+      add(fmt::format("{} and {}", a, b), Verdict::warn,
+          fmt::format("path MTU: {} now, {} on {}", today.path_mtu, old.path_mtu, before_.when),
           "an interface or switch port whose MTU was changed");
   }
   std::string name_of(int rank) const {
@@ -126,15 +146,21 @@ class Comparison {
 
 }  // namespace
 
-std::vector<Finding> compare(const Examination& before, const Examination& now) { return Comparison(before, now).all(); }
+std::vector<Finding> compare(const Examination& before, const Examination& now) {
+  return Comparison(before, now).all();
+}
 
 Result<Examination> read_examination(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return Status(Code::invalid_argument, file + " cannot be read");
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   auto read = parse<Examination>(text);
-  if (!read) return Status(Code::invalid_argument, fmt::format("{}: {}; want what --save or --json has written", file, read.status().text()));
-  if (read->hosts.empty()) return Status(Code::invalid_argument, fmt::format("{} tells of no host; want what --save or --json has written", file));
+  if (!read)
+    return Status(Code::invalid_argument,
+                  fmt::format("{}: {}; want what --save or --json has written", file, read.status().text()));
+  if (read->hosts.empty())
+    return Status(Code::invalid_argument,
+                  fmt::format("{} tells of no host; want what --save or --json has written", file));
   return read;
 }
 

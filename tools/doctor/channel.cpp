@@ -50,11 +50,14 @@ Result<std::string> read_start(int socket, Deadline deadline) {
   while (out.size() < kStartBytes) {
     char c = 0;
     const Status got = receive_all(socket, &c, 1, deadline);
-    if (!got) return Status(got.code(), out.empty() ? got.text() : fmt::format("it sent \"{}\", then: {}", printable(out), got.text()));
+    if (!got)
+      return Status(got.code(),
+                    out.empty() ? got.text() : fmt::format("it sent \"{}\", then: {}", printable(out), got.text()));
     out += c;
     if (out.size() > kMagic.size() || kMagic.substr(0, out.size()) == out) continue;
     char more[60];
-    if (const ssize_t rest = recv(socket, more, sizeof more, MSG_DONTWAIT); rest > 0) out.append(more, std::size_t(rest));
+    if (const ssize_t rest = recv(socket, more, sizeof more, MSG_DONTWAIT); rest > 0)
+      out.append(more, std::size_t(rest));
     while (!out.empty() && (out.back() == '\n' || out.back() == '\r')) out.pop_back();
     return Status(Code::network, fmt::format("it is no doctor; it says \"{}\"", printable(out)));
   }
@@ -87,8 +90,10 @@ Result<Channel> Channel::answer(Descriptor socket, const comm::JobKey& key, Dead
   message.append(reinterpret_cast<const char*>(proof.data()), proof.size());
   if (Status status = send_all(socket.get(), message.data(), message.size(), deadline); !status) return status;
   if (Status status = receive_all(socket.get(), proof.data(), proof.size(), deadline); !status)
-    return Status(Code::mismatch, fmt::format("a doctor called, and left at our proof ({}): another job key", status.text()));
-  if (!equal(proof, hmac(key, "doctor caller" + both))) return Status(Code::mismatch, "a doctor called with another job key");
+    return Status(Code::mismatch,
+                  fmt::format("a doctor called, and left at our proof ({}): another job key", status.text()));
+  if (!equal(proof, hmac(key, "doctor caller" + both)))
+    return Status(Code::mismatch, "a doctor called with another job key");
   return Channel(std::move(socket), hmac(key, "doctor session" + both), false);
 }
 
@@ -117,9 +122,11 @@ Result<nlohmann::json> Channel::receive(Deadline deadline) {
   if (Status status = receive_all(socket_.get(), proof.data(), proof.size(), deadline); !status) return status;
   std::string body(bytes, '\0');
   if (Status status = receive_all(socket_.get(), body.data(), body.size(), deadline); !status) return status;
-  if (!equal(proof, mac(!caller_, received_++, body))) return Status(Code::mismatch, "a message that the key does not prove");
+  if (!equal(proof, mac(!caller_, received_++, body)))
+    return Status(Code::mismatch, "a message that the key does not prove");
   auto message = nlohmann::json::parse(body, nullptr, false);
-  if (message.is_discarded() || !message.is_object()) return Status(Code::invalid_argument, "a message that is no JSON object");
+  if (message.is_discarded() || !message.is_object())
+    return Status(Code::invalid_argument, "a message that is no JSON object");
   return message;
 }
 

@@ -32,7 +32,8 @@ class Channel {
 
  private:
   using Mac = std::array<unsigned char, 32>;
-  Channel(Descriptor socket, Mac session, bool caller) : socket_(std::move(socket)), session_(session), caller_(caller) {}
+  Channel(Descriptor socket, Mac session, bool caller)
+      : socket_(std::move(socket)), session_(session), caller_(caller) {}
   Mac mac(bool from_caller, std::uint64_t number, const std::string& body) const;
 
   Descriptor socket_;

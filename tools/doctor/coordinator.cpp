@@ -35,9 +35,12 @@ class Coordination {
   // A rank that fails once is out: its later orders are not sent.
   bool order(int rank, const json& what);
   json answer(int rank, seconds limit);
-  json ask(int rank, const json& what, seconds limit) { return order(rank, what) ? answer(rank, limit) : json{{"error", "it is gone"}}; }
+  json ask(int rank, const json& what, seconds limit) {
+    return order(rank, what) ? answer(rank, limit) : json{{"error", "it is gone"}};
+  }
   void lose(int rank, const Status& why);
-  void run_round(const std::vector<std::pair<int, int>>& round, bool measure, std::map<std::pair<int, int>, Pair>& found);
+  void run_round(const std::vector<std::pair<int, int>>& round, bool measure,
+                 std::map<std::pair<int, int>, Pair>& found);
   ProbeOrder probing(int from, int to, const json& listening) const;
 
   std::map<int, Channel>& channels_;
@@ -92,7 +95,9 @@ void Coordination::compare_clocks() {
 }
 
 ProbeOrder Coordination::probing(int from, int to, const json& listening) const {
-  ProbeOrder out{.from = from, .to = to, .addresses = listening.value("addresses", std::vector<std::string>{}),
+  ProbeOrder out{.from = from,
+                 .to = to,
+                 .addresses = listening.value("addresses", std::vector<std::string>{}),
                  .port = listening.value("port", 0)};
   // Which interface the route takes is known only when connected; the chosen one's figures are what is promised.
   double slowest = 0;
@@ -109,7 +114,8 @@ ProbeOrder Coordination::probing(int from, int to, const json& listening) const 
   return out;
 }
 
-void Coordination::run_round(const std::vector<std::pair<int, int>>& round, bool measure, std::map<std::pair<int, int>, Pair>& found) {
+void Coordination::run_round(const std::vector<std::pair<int, int>>& round, bool measure,
+                             std::map<std::pair<int, int>, Pair>& found) {
   std::map<int, std::string> tokens;
   for (const auto& [from, to] : round) {
     std::string token(kTokenBytes, '\0');
@@ -125,12 +131,15 @@ void Coordination::run_round(const std::vector<std::pair<int, int>>& round, bool
     wanted.measure = measure;
     json what = wanted;
     what["do"] = "probe";
-    if (listening.contains("error")) errors[to] = listening.value("error", "");
-    else order(from, what);
+    if (listening.contains("error"))
+      errors[to] = listening.value("error", "");
+    else
+      order(from, what);
   }
   for (const auto& [from, to] : round) {
     Pair& pair = found[{from, to}];
-    const json told = errors.contains(to) ? json{{"error", "it could not listen: " + errors[to]}} : answer(from, kLongestProbe);
+    const json told =
+        errors.contains(to) ? json{{"error", "it could not listen: " + errors[to]}} : answer(from, kLongestProbe);
     if (const auto read = parse<Pair>(dump(told))) pair = *read;
     pair.from = from;
     pair.to = to;
@@ -159,7 +168,8 @@ void Coordination::measure_pairs() {
 
 void Coordination::try_library() {
   // Where a pair is broken the library would only wait for its limits, and say the same.
-  const bool whole = std::all_of(out_.pairs.begin(), out_.pairs.end(), [](const Pair& pair) { return pair.large_passed; });
+  const bool whole =
+      std::all_of(out_.pairs.begin(), out_.pairs.end(), [](const Pair& pair) { return pair.large_passed; });
   if (!whole || !gone_.empty() || int(channels_.size()) < out_.rank_count) return;
   const json named = ask(0, {{"do", "name"}}, kShort);
   Trial all{.what = fmt::format("all {} ranks", out_.rank_count), .error = named.value("error", "")};

@@ -38,7 +38,8 @@ int bits_of(const sockaddr* mask) {
   if (!mask) return 0;
   int bits = 0;
   if (mask->sa_family == AF_INET) return std::popcount(reinterpret_cast<const sockaddr_in*>(mask)->sin_addr.s_addr);
-  for (const std::uint8_t byte : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr) bits += std::popcount(byte);
+  for (const std::uint8_t byte : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr)
+    bits += std::popcount(byte);
   return bits;
 }
 
@@ -63,7 +64,8 @@ std::map<std::string, Interface> interfaces_of_kernel() {
   return out;
 }
 
-// The PCI function behind a link such as /sys/class/net/eth0/device: the device itself, or a parent of it (virtio, USB).
+// The PCI function behind a link such as /sys/class/net/eth0/device: the device itself, or a parent of it (virtio,
+// USB).
 fs::path pci_function(const fs::path& link) {
   static const std::regex address("[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]");
   std::error_code error;
@@ -78,8 +80,8 @@ void add_link(std::vector<PciLink>& out, std::set<fs::path>& seen, const std::st
   const auto now = topology::parse_pci_speed(line_of(at / "current_link_speed"), line_of(at / "current_link_width"));
   const auto most = topology::parse_pci_speed(line_of(at / "max_link_speed"), line_of(at / "max_link_width"));
   if (!now || !most) return;  // none, or what a virtual machine makes up
-  out.push_back({fmt::format("{} ({})", name, at.filename().string()), now->gigatransfers, most->gigatransfers, now->width,
-                 most->width});
+  out.push_back({fmt::format("{} ({})", name, at.filename().string()), now->gigatransfers, most->gigatransfers,
+                 now->width, most->width});
 }
 
 }  // namespace
@@ -133,10 +135,12 @@ std::vector<RdmaPort> read_rdma(const std::string& root) {
       port.link_layer = line_of(at / "link_layer");
       port.rate = line_of(at / "rate");
       std::vector<std::string> indices = names_in(at / "gids");
-      std::sort(indices.begin(), indices.end(), [](auto& a, auto& b) { return std::atoi(a.c_str()) < std::atoi(b.c_str()); });
+      std::sort(indices.begin(), indices.end(),
+                [](auto& a, auto& b) { return std::atoi(a.c_str()) < std::atoi(b.c_str()); });
       for (const std::string& index : indices) {
         const std::string gid = line_of(at / "gids" / index);
-        if (gid.find_first_not_of("0:") == std::string::npos || gid == "fe80:0000:0000:0000:0000:0000:0000:0000") continue;
+        if (gid.find_first_not_of("0:") == std::string::npos || gid == "fe80:0000:0000:0000:0000:0000:0000:0000")
+          continue;
         port.gids.push_back(fmt::format("{}: {} {} {}", index, gid, line_of(at / "gid_attrs/types" / index),
                                         line_of(at / "gid_attrs/ndevs" / index)));
       }
@@ -150,10 +154,12 @@ std::vector<PciLink> read_pci(const std::string& root) {
   std::vector<PciLink> out;
   std::set<fs::path> seen;
   const fs::path sys = root + "/sys";
-  for (const std::string& name : names_in(sys / "class/net")) add_link(out, seen, name, sys / "class/net" / name / "device");
+  for (const std::string& name : names_in(sys / "class/net"))
+    add_link(out, seen, name, sys / "class/net" / name / "device");
   for (const std::string& name : names_in(sys / "class/infiniband"))
     add_link(out, seen, name, sys / "class/infiniband" / name / "device");
-  for (const std::string& name : names_in(sys / "class/nvme")) add_link(out, seen, name, sys / "class/nvme" / name / "device");
+  for (const std::string& name : names_in(sys / "class/nvme"))
+    add_link(out, seen, name, sys / "class/nvme" / name / "device");
   for (const std::string& name : names_in(sys / "bus/pci/devices")) {
     const std::string kind = line_of(sys / "bus/pci/devices" / name / "class");
     const bool display = kind.starts_with("0x0300") || kind.starts_with("0x0302") || kind.starts_with("0x1200");

@@ -38,11 +38,13 @@ Disk measure_disk(const std::string& folder) {
   if (statvfs(folder.c_str(), &space) == 0) out.free_bytes = std::uint64_t(space.f_bavail) * space.f_frsize;
   const Descriptor file(open_unnamed(folder));
   std::string block(kBlock, '\0');
-  for (std::size_t i = 0; i < block.size(); ++i) block[i] = char(i * 2654435761u >> 13);  // no zeros, which some file systems elide
+  for (std::size_t i = 0; i < block.size(); ++i)
+    block[i] = char(i * 2654435761u >> 13);  // no zeros, which some file systems elide
   std::size_t written = 0;
   const auto start = std::chrono::steady_clock::now();
   bool good = file.get() >= 0;
-  while (good && written < kMost && written + (2u << 20) < out.free_bytes && std::chrono::steady_clock::now() - start < kLongest) {
+  while (good && written < kMost && written + (2u << 20) < out.free_bytes &&
+         std::chrono::steady_clock::now() - start < kLongest) {
     const ssize_t put = write(file.get(), block.data(), block.size());
     good = put > 0;
     written += good ? std::size_t(put) : 0;

@@ -80,8 +80,10 @@ void read_network(Facts& facts, const FactsWish& wish) {
   facts.interfaces = read_interfaces(wish.root);
   facts.interface_rule = environment("TUTTI_INTERFACE");
   auto chosen = choose_addresses(interface_addresses(), facts.interface_rule, false);
-  if (chosen) facts.chosen = *chosen;
-  else facts.chosen_error = chosen.status().text();
+  if (chosen)
+    facts.chosen = *chosen;
+  else
+    facts.chosen_error = chosen.status().text();
   read_tcp_counters(wish.root, facts.segments_sent, facts.segments_resent);
   if (!wish.meeting_host.empty()) facts.meeting = look_up(wish.meeting_host);
 }
@@ -100,8 +102,9 @@ Lookup look_up(const std::string& host) {
   const int failed = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   out.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (failed != 0) out.error = gai_strerror(failed);
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(failed ? nullptr : found,
-                                                            [](addrinfo* a) { if (a) freeaddrinfo(a); });
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(failed ? nullptr : found, [](addrinfo* a) {
+    if (a) freeaddrinfo(a);
+  });
   for (const addrinfo* at = list.get(); at; at = at->ai_next) {
     char text[NI_MAXHOST];
     if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) continue;

@@ -1,6 +1,6 @@
 #pragma once
-// Facts: what one host says of itself, as a value. Reading them changes nothing but one file that is written and removed.
-// They judge nothing: that is findings.h.
+// Facts: what one host says of itself, as a value. Reading them changes nothing but one file that is written and
+// removed. They judge nothing: that is findings.h.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,9 +10,9 @@
 namespace tutti::tools::doctor {
 
 struct PciLink {
-  std::string device;                     // "eth0 (0000:3b:00.0)"
-  double rate = 0, most_rate = 0;         // GT/s a lane: now, and what the device can
-  int width = 0, most_width = 0;          // lanes
+  std::string device;              // "eth0 (0000:3b:00.0)"
+  double rate = 0, most_rate = 0;  // GT/s a lane: now, and what the device can
+  int width = 0, most_width = 0;   // lanes
   static void fields(auto& self, auto&& visit) {
     visit("device", self.device), visit("rate", self.rate), visit("most_rate", self.most_rate);
     visit("width", self.width), visit("most_width", self.most_width);
@@ -21,11 +21,11 @@ struct PciLink {
 
 struct Interface {
   std::string name, driver;
-  std::vector<std::string> addresses;     // "10.0.0.1/24"
+  std::vector<std::string> addresses;                     // "10.0.0.1/24"
   bool up = false, loopback = false, is_virtual = false;  // virtual: no device behind it (veth, bridge)
-  std::int64_t megabits = 0;              // a second, as the driver states it; 0: it does not
+  std::int64_t megabits = 0;                              // a second, as the driver states it; 0: it does not
   int mtu = 0;
-  std::uint64_t packets = 0, errors = 0, dropped = 0;     // both ways, since the interface exists
+  std::uint64_t packets = 0, errors = 0, dropped = 0;  // both ways, since the interface exists
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name), visit("driver", self.driver), visit("addresses", self.addresses), visit("up", self.up);
     visit("loopback", self.loopback), visit("virtual", self.is_virtual), visit("megabits", self.megabits);
@@ -35,9 +35,9 @@ struct Interface {
 };
 
 struct RdmaPort {
-  std::string device, state, link_layer, rate;            // "mlx5_0", "ACTIVE", "Ethernet", "100 Gb/sec (4X EDR)"
+  std::string device, state, link_layer, rate;  // "mlx5_0", "ACTIVE", "Ethernet", "100 Gb/sec (4X EDR)"
   int port = 1;
-  std::vector<std::string> gids;          // "3: 0000:…:ffff:0a00:0001 RoCE v2 eth0"; empty ones left out
+  std::vector<std::string> gids;  // "3: 0000:…:ffff:0a00:0001 RoCE v2 eth0"; empty ones left out
   static void fields(auto& self, auto&& visit) {
     visit("device", self.device), visit("port", self.port), visit("state", self.state);
     visit("link_layer", self.link_layer), visit("rate", self.rate), visit("gids", self.gids);
@@ -47,8 +47,8 @@ struct RdmaPort {
 // What a name, or an address, came to on this host.
 struct Lookup {
   std::string name;
-  std::vector<std::string> addresses;     // numeric, without port
-  std::string error;                      // the resolver's text when there are none
+  std::vector<std::string> addresses;  // numeric, without port
+  std::string error;                   // the resolver's text when there are none
   double milliseconds = 0;
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name), visit("addresses", self.addresses), visit("error", self.error);
@@ -57,9 +57,9 @@ struct Lookup {
 };
 
 struct Disk {
-  std::string folder, error;              // error: why nothing was measured
+  std::string folder, error;  // error: why nothing was measured
   std::uint64_t free_bytes = 0;
-  double bytes_per_second = 0;            // written and synced
+  double bytes_per_second = 0;  // written and synced
   static void fields(auto& self, auto&& visit) {
     visit("folder", self.folder), visit("error", self.error), visit("free_bytes", self.free_bytes);
     visit("bytes_per_second", self.bytes_per_second);
@@ -69,25 +69,25 @@ struct Disk {
 inline constexpr std::uint64_t kUnlimited = ~0ull;
 
 struct Facts {
-  std::string host;                       // its own name
-  std::uint64_t identity = 0;             // equal: one kernel and one network namespace
+  std::string host;            // its own name
+  std::uint64_t identity = 0;  // equal: one kernel and one network namespace
   int rank = 0, local_rank = 0;
-  std::string version, settings;          // of the library; shared settings that are not at their default
+  std::string version, settings;  // of the library; shared settings that are not at their default
   unsigned wire = 0;
-  std::string kernel, processor, driver, cuda;            // driver and CUDA: of NVIDIA GPUs, "" without
+  std::string kernel, processor, driver, cuda;  // driver and CUDA: of NVIDIA GPUs, "" without
   std::vector<std::string> gpus;
-  int cores = 0;                          // by affinity
-  double quota = 0;                       // cores' worth of time that the cgroup allows; 0: no quota
-  std::uint64_t memory = 0, memory_available = 0, shm = 0, shm_free = 0;                          // bytes
-  std::uint64_t open_files = 0, locked_memory = 0;        // soft limits; kUnlimited
+  int cores = 0;     // by affinity
+  double quota = 0;  // cores' worth of time that the cgroup allows; 0: no quota
+  std::uint64_t memory = 0, memory_available = 0, shm = 0, shm_free = 0;  // bytes
+  std::uint64_t open_files = 0, locked_memory = 0;                        // soft limits; kUnlimited
   std::vector<Interface> interfaces;
-  std::vector<std::string> chosen;        // addresses that the library offers to peers, best first
-  std::string chosen_error, interface_rule;               // TUTTI_INTERFACE, and what is wrong with it
+  std::vector<std::string> chosen;           // addresses that the library offers to peers, best first
+  std::string chosen_error, interface_rule;  // TUTTI_INTERFACE, and what is wrong with it
   std::vector<RdmaPort> rdma;
   std::vector<PciLink> pci;
-  std::uint64_t segments_sent = 0, segments_resent = 0;   // TCP, of the network namespace, since it exists
-  Lookup meeting;                         // the address where ranks meet; empty on one host
-  double clock = 0;                       // seconds since 1970 when the facts were read
+  std::uint64_t segments_sent = 0, segments_resent = 0;  // TCP, of the network namespace, since it exists
+  Lookup meeting;                                        // the address where ranks meet; empty on one host
+  double clock = 0;                                      // seconds since 1970 when the facts were read
   Disk disk;
   static void fields(auto& self, auto&& visit) {
     visit("host", self.host), visit("identity", self.identity), visit("rank", self.rank);
@@ -111,9 +111,9 @@ const Interface* interface_of(const Facts& facts, const std::string& address);
 
 struct FactsWish {
   int rank = 0, local_rank = 0;
-  std::string meeting_host;               // looked up; "": none
-  std::string disk_folder = ".";          // "": nothing is written
-  std::string root;                       // before /sys and /proc, for tests
+  std::string meeting_host;       // looked up; "": none
+  std::string disk_folder = ".";  // "": nothing is written
+  std::string root;               // before /sys and /proc, for tests
 };
 // At most about a second: the disk's measurement ends after half a one, and name servers have their own limits.
 Facts read_facts(const FactsWish& wish);
@@ -122,6 +122,6 @@ Facts read_facts(const FactsWish& wish);
 Lookup look_up(const std::string& host);
 // Packets sent and sent again by TCP in this network namespace; for differences over a test.
 void read_tcp_counters(const std::string& root, std::uint64_t& sent, std::uint64_t& resent);
-double clock_now();                       // seconds since 1970
+double clock_now();  // seconds since 1970
 
 }  // namespace tutti::tools::doctor

@@ -31,24 +31,30 @@ std::string name_of_rank(const std::vector<Facts>& hosts, int rank) {
 
 void add_trials(const Examination& examination, std::vector<Finding>& out) {
   for (const Trial& trial : examination.trials) {
-    const std::string what = fmt::format("all_reduce of 64 KiB by {} over {}", trial.what, trial.transport.empty() ? "?" : trial.transport);
+    const std::string what =
+        fmt::format("all_reduce of 64 KiB by {} over {}", trial.what, trial.transport.empty() ? "?" : trial.transport);
     if (trial.error.empty())
-      out.push_back({"library", "", Verdict::pass, fmt::format("{}: right sums, {:.3g} ms", what, trial.milliseconds), ""});
+      out.push_back(
+          {"library", "", Verdict::pass, fmt::format("{}: right sums, {:.3g} ms", what, trial.milliseconds), ""});
     else
-      out.push_back({"library", "", Verdict::fail, fmt::format("{}: {}", what, trial.error),
-                     "look at the other findings first; then run with TUTTI_LOG=info, which shows addresses and transports"});
+      out.push_back(
+          {"library", "", Verdict::fail, fmt::format("{}: {}", what, trial.error),
+           "look at the other findings first; then run with TUTTI_LOG=info, which shows addresses and transports"});
   }
 }
 
 void add_missing(const Examination& examination, std::vector<Finding>& out) {
-  const int here = examination.rank_count - int(std::count_if(examination.missing.begin(), examination.missing.end(),
-                                                              [](const Missing& m) { return m.text.starts_with("did not"); }));
+  const int here =
+      examination.rank_count - int(std::count_if(examination.missing.begin(), examination.missing.end(),
+                                                 [](const Missing& m) { return m.text.starts_with("did not"); }));
   for (const Missing& missing : examination.missing)
-    out.push_back({"missing", fmt::format("rank {}", missing.rank), Verdict::fail,
-                   fmt::format("rank {} {} ({} of {} ranks came)", missing.rank, missing.text, here, examination.rank_count),
-                   "read what its own `tutti doctor` says there; if it says nothing, it was not started"});
+    out.push_back(
+        {"missing", fmt::format("rank {}", missing.rank), Verdict::fail,
+         fmt::format("rank {} {} ({} of {} ranks came)", missing.rank, missing.text, here, examination.rank_count),
+         "read what its own `tutti doctor` says there; if it says nothing, it was not started"});
   for (const std::string& stranger : examination.strangers)
-    out.push_back({"strangers", "", Verdict::note, fmt::format("somebody called rank 0's port and is no rank of this job: {}", stranger),
+    out.push_back({"strangers", "", Verdict::note,
+                   fmt::format("somebody called rank 0's port and is no rank of this job: {}", stranger),
                    "the same TUTTI_JOB_KEY on all hosts? Otherwise a port scanner or a monitor, which does no harm"});
 }
 
@@ -87,14 +93,19 @@ Finding reach_finding(const Attempt& attempt, const std::string& about) {
     case Reach::filtered:
       return attempt.host_answers
                  ? fail("filtered: the host answers on other ports, this one stays silent: a firewall drops it",
-                        "open the port there (`nft list ruleset`, the cloud's security group), or set TUTTI_PORT_RANGE to an open range")
-                 : fail("no answer at all: a firewall drops everything, the address is wrong, or the route leads nowhere",
-                        "`ip route get ADDRESS` here; compare the address with `ip addr` there");
+                        "open the port there (`nft list ruleset`, the cloud's security group), or set TUTTI_PORT_RANGE "
+                        "to an open range")
+                 : fail(
+                       "no answer at all: a firewall drops everything, the address is wrong, or the route leads "
+                       "nowhere",
+                       "`ip route get ADDRESS` here; compare the address with `ip addr` there");
     case Reach::unreachable:
-      return fail("unreachable: " + attempt.text, "no host has this address on this network, or there is no route: compare with `ip addr` there");
+      return fail("unreachable: " + attempt.text,
+                  "no host has this address on this network, or there is no route: compare with `ip addr` there");
     case Reach::stranger:
       return fail("someone else answers: " + attempt.text,
-                  "another program holds this port, or the job key differs: choose another port, set the same TUTTI_JOB_KEY on all hosts");
+                  "another program holds this port, or the job key differs: choose another port, set the same "
+                  "TUTTI_JOB_KEY on all hosts");
     case Reach::failed: return fail(attempt.text, "the text names the call that failed");
     case Reach::untried: break;
   }
@@ -109,12 +120,13 @@ std::vector<Finding> clock_findings(const std::vector<ClockDifference>& clocks, 
     most = std::max(most, std::abs(clock.seconds));
     if (sure <= kClockNote) continue;
     out.push_back({"clock", name_of_rank(hosts, clock.rank), sure > kClockWarn ? Verdict::warn : Verdict::note,
-                   fmt::format("the clock is {:.3g} s {} that of {}", std::abs(clock.seconds), clock.seconds > 0 ? "ahead of" : "behind",
-                               name_of_rank(hosts, 0)),
+                   fmt::format("the clock is {:.3g} s {} that of {}", std::abs(clock.seconds),
+                               clock.seconds > 0 ? "ahead of" : "behind", name_of_rank(hosts, 0)),
                    "start a time service (chrony, systemd-timesyncd) on both: `timedatectl`"});
   }
   if (out.empty() && !clocks.empty())
-    out.push_back({"clock", "", Verdict::pass, fmt::format("the hosts' clocks agree within {:.1f} ms", most * 1e3), ""});
+    out.push_back(
+        {"clock", "", Verdict::pass, fmt::format("the hosts' clocks agree within {:.1f} ms", most * 1e3), ""});
   return out;
 }
 
@@ -127,7 +139,8 @@ std::vector<Finding> examine(const Examination& examination) {
   for (std::size_t i = 0; i < hosts.size(); ++i) append(out, host_findings(hosts[i], names[i], examination.rank_count));
   for (const Pair& pair : examination.pairs) {
     const Facts *from = host_of_rank(hosts, pair.from), *to = host_of_rank(hosts, pair.to);
-    if (from && to) append(out, pair_findings(pair, *from, *to, name_of_rank(hosts, pair.from), name_of_rank(hosts, pair.to)));
+    if (from && to)
+      append(out, pair_findings(pair, *from, *to, name_of_rank(hosts, pair.from), name_of_rank(hosts, pair.to)));
   }
   append(out, clock_findings(examination.clocks, hosts));
   add_trials(examination, out);

@@ -1,6 +1,6 @@
 #pragma once
-// Findings: from facts and pairs to verdicts. Pure functions; each limit is a constant beside the judgement that uses it.
-// A healthy pair of hosts gets nothing above a note.
+// Findings: from facts and pairs to verdicts. Pure functions; each limit is a constant beside the judgement that uses
+// it. A healthy pair of hosts gets nothing above a note.
 #include <optional>
 
 #include "tools/doctor/examination.h"

@@ -37,7 +37,8 @@ double starved_seconds() {
   std::string line;
   std::getline(file, line);
   const auto total = line.find("total=");
-  return line.starts_with("some") && total != std::string::npos ? std::strtod(line.c_str() + total + 6, nullptr) / 1e6 : 0;
+  return line.starts_with("some") && total != std::string::npos ? std::strtod(line.c_str() + total + 6, nullptr) / 1e6
+                                                                : 0;
 }
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -89,7 +90,8 @@ Result<FlowEnd> receive_flow(int socket, Deadline deadline) {
     const ssize_t got = recv(socket, block.data(), block.size(), MSG_DONTWAIT);
     if (got == 0) break;
     if (got < 0 && errno != EAGAIN && errno != EINTR) return Status(Code::network, errno_text(errno));
-    if (got < 0 && !wait_for(socket, POLLIN, deadline)) return Status(Code::timeout, fmt::format("it stopped after {} bytes", total));
+    if (got < 0 && !wait_for(socket, POLLIN, deadline))
+      return Status(Code::timeout, fmt::format("it stopped after {} bytes", total));
     if (got < 0) continue;
     total += std::uint64_t(got);
     last = Clock::now();
@@ -102,7 +104,8 @@ Result<FlowEnd> receive_flow(int socket, Deadline deadline) {
     if (tail.size() > kTrailer) tail.erase(0, tail.size() - kTrailer);
   }
   const double seconds = std::chrono::duration<double>(last - first).count() - counted_from;
-  if (tail.size() < kTrailer || seconds <= 0) return Status(Code::network, fmt::format("it closed after {} bytes", total));
+  if (tail.size() < kTrailer || seconds <= 0)
+    return Status(Code::network, fmt::format("it closed after {} bytes", total));
   std::uint64_t millionths = 0;
   for (std::size_t i = 0; i < kTrailer; ++i) millionths |= std::uint64_t(std::uint8_t(tail[i])) << (8 * i);
   // Where the ends take turns, each waits for the other: together they were busy.

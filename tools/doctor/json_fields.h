@@ -1,9 +1,9 @@
 #pragma once
 // Values to and from JSON by one list of names: a type with `static void fields(Self&, Visit&&)` needs no more. Reading
 // forgives: a name that is missing leaves the default, so that what another version has written can be read.
+#include <tutti/status.h>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tutti/status.h>
 #include <type_traits>
 
 namespace tutti::tools::doctor {
@@ -13,7 +13,9 @@ struct VisitNothing {
   void operator()(const char*, T&&) const {}
 };
 template <class T>
-concept HasFields = requires(T& value) { T::fields(value, VisitNothing{}); };
+concept HasFields = requires(T& value) {
+  T::fields(value, VisitNothing{});
+};
 
 template <HasFields T>
 void to_json(nlohmann::json& out, const T& value) {

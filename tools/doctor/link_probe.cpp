@@ -52,7 +52,8 @@ Connection reach(const std::string& address, const std::string& token) {
   if (status) return out;
   out.socket.close();
   out.attempt.reach = Reach::stranger;
-  out.attempt.text = "it takes the connection and does not answer as the doctor that should listen there: " + status.text();
+  out.attempt.text =
+      "it takes the connection and does not answer as the doctor that should listen there: " + status.text();
   return out;
 }
 
@@ -87,7 +88,8 @@ bool ask_datagram(int socket, std::string question, const std::string& token, st
       std::string answer(65536, '\0');
       const ssize_t got = recv(socket, answer.data(), answer.size(), MSG_DONTWAIT);
       LinkQuestion about;
-      if (got > 0 && decode(std::span(answer).first(std::size_t(got)), token, about) && about.number == wanted) return true;
+      if (got > 0 && decode(std::span(answer).first(std::size_t(got)), token, about) && about.number == wanted)
+        return true;
       if (got < 0) break;  // nobody listens for datagrams
     }
   }
@@ -155,8 +157,10 @@ Flow measure_flow(const std::string& address, const std::string& token, int stre
     threads.emplace_back([&end, &address, &token, there] {
       const Connection connection = ask(address, token, {there ? 's' : 'g', 0});
       const int socket = connection.socket.get();
-      if (socket < 0) end = Status(Code::network, connection.attempt.text);
-      else end = there ? flow_there(socket) : receive_flow(socket, in(kFlow));
+      if (socket < 0)
+        end = Status(Code::network, connection.attempt.text);
+      else
+        end = there ? flow_there(socket) : receive_flow(socket, in(kFlow));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -201,7 +205,8 @@ std::string to_hex(const std::string& bytes) {
 
 std::string from_hex(const std::string& text) {
   std::string out;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) out += char(std::strtoul(text.substr(i, 2).c_str(), nullptr, 16));
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    out += char(std::strtoul(text.substr(i, 2).c_str(), nullptr, 16));
   return out;
 }
 

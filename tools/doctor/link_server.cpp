@@ -13,8 +13,8 @@
 namespace tutti::tools::doctor {
 namespace {
 
-constexpr std::chrono::seconds kConversation{8};       // the longest
-constexpr std::chrono::milliseconds kLook{50};         // between looks whether it is time to end
+constexpr std::chrono::seconds kConversation{8};  // the longest
+constexpr std::chrono::milliseconds kLook{50};    // between looks whether it is time to end
 constexpr std::size_t kMostDatagram = 65507, kMostConversations = 64;
 
 SocketAddress any_address(int family, int port) {
@@ -27,7 +27,8 @@ SocketAddress any_address(int family, int port) {
 
 void echo(int socket, Deadline deadline) {
   char frame[kFrame];
-  while (receive_all(socket, frame, sizeof frame, deadline) && send_all(socket, frame, sizeof frame, deadline)) continue;
+  while (receive_all(socket, frame, sizeof frame, deadline) && send_all(socket, frame, sizeof frame, deadline))
+    continue;
 }
 
 void take(int socket, std::uint64_t bytes, Deadline deadline) {
@@ -38,7 +39,8 @@ void take(int socket, std::uint64_t bytes, Deadline deadline) {
 // Rate in bytes a second and busy share in millionths, as the other end of 's' reads them.
 void sink(int socket, Deadline deadline) {
   const auto end = receive_flow(socket, deadline);
-  const std::uint64_t out[2] = {end ? std::uint64_t(end->bytes_per_second) : 0, end ? std::uint64_t(end->busy * 1e6) : 0};
+  const std::uint64_t out[2] = {end ? std::uint64_t(end->bytes_per_second) : 0,
+                                end ? std::uint64_t(end->busy * 1e6) : 0};
   std::string bytes;
   for (const std::uint64_t value : out)
     for (int i = 0; i < 8; ++i) bytes += char(value >> (8 * i));
@@ -62,7 +64,8 @@ std::string encode(const std::string& token, LinkQuestion question) {
 bool decode(std::span<const char> bytes, const std::string& token, LinkQuestion& question) {
   if (bytes.size() < kQuestionBytes || std::memcmp(bytes.data(), token.data(), kTokenBytes) != 0) return false;
   question = {bytes[kTokenBytes], 0};
-  for (std::size_t i = 0; i < 8; ++i) question.number |= std::uint64_t(std::uint8_t(bytes[kTokenBytes + 1 + i])) << (8 * i);
+  for (std::size_t i = 0; i < 8; ++i)
+    question.number |= std::uint64_t(std::uint8_t(bytes[kTokenBytes + 1 + i])) << (8 * i);
   return true;
 }
 

@@ -3,8 +3,9 @@
 // threads of its own, until it goes away.
 //
 // A TCP connection begins with the token, a letter and a number: echo frames of kFrame bytes ('e'); take that many
-// bytes and answer one ('l'); be the receiver ('s') or the sender ('g') of a flow. A datagram begins with the token and a
-// letter: 'd' is answered by its own size, 'r' by a datagram of the size that is asked for; neither is ever fragmented.
+// bytes and answer one ('l'); be the receiver ('s') or the sender ('g') of a flow. A datagram begins with the token and
+// a letter: 'd' is answered by its own size, 'r' by a datagram of the size that is asked for; neither is ever
+// fragmented.
 #include <atomic>
 #include <cstdint>
 #include <memory>

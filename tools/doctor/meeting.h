@@ -11,7 +11,7 @@
 namespace tutti::tools::doctor {
 
 struct MeetingPlace {
-  std::vector<std::string> addresses;      // "host:port", any of them
+  std::vector<std::string> addresses;  // "host:port", any of them
   comm::JobKey key;
 };
 
@@ -22,15 +22,16 @@ Result<std::vector<Descriptor>> open_meeting(const MeetingPlace& place);
 struct Gathered {
   std::map<int, Channel> channels;
   std::map<int, Facts> facts;
-  std::vector<std::string> strangers;      // address and what was wrong with it
+  std::vector<std::string> strangers;  // address and what was wrong with it
 };
 // Until all ranks but 0 have come, the deadline, or a byte at `stop` (-1: none).
-Gathered gather(const std::vector<Descriptor>& listeners, const MeetingPlace& place, int rank_count, Deadline deadline, int stop);
+Gathered gather(const std::vector<Descriptor>& listeners, const MeetingPlace& place, int rank_count, Deadline deadline,
+                int stop);
 
 // Of the other ranks: calls until someone answers or the deadline. `attempts` tells of the last round, for why_not().
 struct Call {
   std::optional<Channel> channel;
-  Lookup lookup;                           // of the first address's host
+  Lookup lookup;  // of the first address's host
   std::vector<Attempt> attempts;
 };
 Call call_meeting(const MeetingPlace& place, Deadline deadline);

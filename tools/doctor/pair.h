@@ -19,10 +19,10 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Reach, {{Reach::untried, "untried"},
 
 // One address that was tried.
 struct Attempt {
-  std::string address;                    // "10.0.0.2:4000"
+  std::string address;  // "10.0.0.2:4000"
   Reach reach = Reach::untried;
-  std::string text;                       // what came back
-  bool host_answers = false;              // filtered: another port of the same address did answer
+  std::string text;           // what came back
+  bool host_answers = false;  // filtered: another port of the same address did answer
   static void fields(auto& self, auto&& visit) {
     visit("address", self.address), visit("reach", self.reach), visit("text", self.text);
     visit("host_answers", self.host_answers);
@@ -31,8 +31,8 @@ struct Attempt {
 
 // Bytes one way for a short time.
 struct Flow {
-  double bytes_per_second = 0;            // 0: not measured
-  double busy = 0;                        // share of time that the ends ran, or were ready to and had no core, both added
+  double bytes_per_second = 0;  // 0: not measured
+  double busy = 0;              // share of time that the ends ran, or were ready to and had no core, both added
   std::string error;
   static void fields(auto& self, auto&& visit) {
     visit("bytes_per_second", self.bytes_per_second), visit("busy", self.busy), visit("error", self.error);
@@ -40,18 +40,18 @@ struct Flow {
 };
 
 struct Pair {
-  int from = 0, to = 0;                   // ranks
-  std::vector<Attempt> attempts, back;    // back: the other way round, reachability only
-  std::string from_address, to_address;   // of the connection that was measured; "" when there was none
-  double round_trip_us = 0, round_trip_p99_us = 0;        // of 64 bytes
-  int path_mtu = 0;                       // what this end's kernel believes
-  int datagram = 0, back_datagram = 0;    // largest IP packet that arrived, each way; 0: none, so nothing is known
-  int wanted_datagram = 0, back_wanted = 0;               // the sending interface's MTU
-  bool large_passed = false;              // 256 KiB over TCP arrived
-  std::string error;                      // why a measurement after connecting ended early
-  Flow there, here;                       // from -> to, to -> from
+  int from = 0, to = 0;                             // ranks
+  std::vector<Attempt> attempts, back;              // back: the other way round, reachability only
+  std::string from_address, to_address;             // of the connection that was measured; "" when there was none
+  double round_trip_us = 0, round_trip_p99_us = 0;  // of 64 bytes
+  int path_mtu = 0;                                 // what this end's kernel believes
+  int datagram = 0, back_datagram = 0;       // largest IP packet that arrived, each way; 0: none, so nothing is known
+  int wanted_datagram = 0, back_wanted = 0;  // the sending interface's MTU
+  bool large_passed = false;                 // 256 KiB over TCP arrived
+  std::string error;                         // why a measurement after connecting ended early
+  Flow there, here;                          // from -> to, to -> from
   int streams = 1;
-  double resent = 0;                      // share of this end's TCP segments that were sent again during the flows
+  double resent = 0;  // share of this end's TCP segments that were sent again during the flows
   static void fields(auto& self, auto&& visit) {
     visit("from", self.from), visit("to", self.to), visit("attempts", self.attempts), visit("back", self.back);
     visit("from_address", self.from_address), visit("to_address", self.to_address);

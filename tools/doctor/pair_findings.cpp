@@ -22,7 +22,11 @@ bool any_connected(const std::vector<Attempt>& attempts) {
 class PairFindings {
  public:
   PairFindings(const Pair& pair, const Facts& from, const Facts& to, std::string from_name, std::string to_name)
-      : pair_(pair), from_(from), to_(to), from_name_(std::move(from_name)), to_name_(std::move(to_name)),
+      : pair_(pair),
+        from_(from),
+        to_(to),
+        from_name_(std::move(from_name)),
+        to_name_(std::move(to_name)),
         both_(fmt::format("{} and {}", from_name_, to_name_)) {}
   std::vector<Finding> all() {
     reach(pair_.attempts, fmt::format("{} to {}", from_name_, to_name_));
@@ -76,25 +80,34 @@ void PairFindings::reach(const std::vector<Attempt>& attempts, const std::string
 
 void PairFindings::round_trip() {
   if (pair_.round_trip_us > 0)
-    add("round trip", Verdict::pass, fmt::format("{:.0f} µs, 99 of 100 within {:.0f} µs", pair_.round_trip_us, pair_.round_trip_p99_us));
+    add("round trip", Verdict::pass,
+        fmt::format("{:.0f} µs, 99 of 100 within {:.0f} µs", pair_.round_trip_us, pair_.round_trip_p99_us));
 }
 
 void PairFindings::mtu() {
   const auto lost = [](int got, int wanted) { return got > 0 && wanted > 0 && got < wanted; };
   const bool there = lost(pair_.datagram, pair_.wanted_datagram), here = lost(pair_.back_datagram, pair_.back_wanted);
-  const std::string path = there ? fmt::format("packets of {} bytes from {} arrive, of {} do not", pair_.datagram, from_name_, pair_.wanted_datagram)
-                                 : fmt::format("packets of {} bytes from {} arrive, of {} do not", pair_.back_datagram, to_name_, pair_.back_wanted);
-  const char* cure = "the same MTU on all hosts and switches of the path; let ICMP \"fragmentation needed\" through the firewalls; "
-                     "meanwhile `ip link set DEVICE mtu 1500`";
+  const std::string path = there ? fmt::format("packets of {} bytes from {} arrive, of {} do not", pair_.datagram,
+                                               from_name_, pair_.wanted_datagram)
+                                 : fmt::format("packets of {} bytes from {} arrive, of {} do not", pair_.back_datagram,
+                                               to_name_, pair_.back_wanted);
+  const char* cure =
+      "the same MTU on all hosts and switches of the path; let ICMP \"fragmentation needed\" through the firewalls; "
+      "meanwhile `ip link set DEVICE mtu 1500`";
   if (!pair_.large_passed) {
     if (!pair_.error.empty() && pair_.round_trip_us > 0)
-      add("MTU", Verdict::fail, fmt::format("small messages pass and large ones stall ({}){}", pair_.error, there || here ? ": " + path : ""), cure);
+      add("MTU", Verdict::fail,
+          fmt::format("small messages pass and large ones stall ({}){}", pair_.error, there || here ? ": " + path : ""),
+          cure);
     else
-      add("reach", Verdict::fail, pair_.error, "the connection breaks after it is made: a firewall, or the process there ended");
+      add("reach", Verdict::fail, pair_.error,
+          "the connection breaks after it is made: a firewall, or the process there ended");
   } else if (there || here) {
     add("MTU", Verdict::warn, path + "; TCP has found a way around, at smaller segments", cure);
   } else if (pair_.datagram == 0) {
-    add("MTU", Verdict::pass, fmt::format("{} by the kernel; 256 KiB over TCP arrived (UDP does not pass, so no more is known)", pair_.path_mtu));
+    add("MTU", Verdict::pass,
+        fmt::format("{} by the kernel; 256 KiB over TCP arrived (UDP does not pass, so no more is known)",
+                    pair_.path_mtu));
   } else {
     add("MTU", Verdict::pass, fmt::format("{}, full packets arrive", pair_.path_mtu));
   }
@@ -110,20 +123,26 @@ double PairFindings::link_speed() const {
 void PairFindings::bandwidth(const Flow& flow, const std::string& about) {
   if (!pair_.large_passed) return;
   if (flow.bytes_per_second <= 0)
-    return add("bandwidth", Verdict::fail, fmt::format("no flow of data: {}", flow.error), "losses on the path, or a process that stands still", about);
+    return add("bandwidth", Verdict::fail, fmt::format("no flow of data: {}", flow.error),
+               "losses on the path, or a process that stands still", about);
   const double link = link_speed(), share = link > 0 ? flow.bytes_per_second / link : 1;
-  if (link <= 0) return add("bandwidth", Verdict::pass, fmt::format("{} (the drivers state no speed to compare with)", rate_text(flow.bytes_per_second)), "", about);
+  if (link <= 0)
+    return add("bandwidth", Verdict::pass,
+               fmt::format("{} (the drivers state no speed to compare with)", rate_text(flow.bytes_per_second)), "",
+               about);
   // 1.08 of 1.25 GB/s
   const double unit = link >= 1e9 ? 1e9 : 1e6;
   const int digits = unit == 1e9 ? 2 : 0;
-  const std::string text = fmt::format("{:.{}f} of {:.{}f} {}: {:.0f} %", flow.bytes_per_second / unit, digits, link / unit, digits,
-                                       unit == 1e9 ? "GB/s" : "MB/s", share * 100);
+  const std::string text = fmt::format("{:.{}f} of {:.{}f} {}: {:.0f} %", flow.bytes_per_second / unit, digits,
+                                       link / unit, digits, unit == 1e9 ? "GB/s" : "MB/s", share * 100);
   if (share >= kPass) return add("bandwidth", Verdict::pass, text + ", pass", "", about);
   if (flow.busy >= kBusy)
-    return add("bandwidth", Verdict::note, fmt::format("{}; the processors were the limit ({:.0f} % busy), not the link", text, flow.busy * 100),
+    return add("bandwidth", Verdict::note,
+               fmt::format("{}; the processors were the limit ({:.0f} % busy), not the link", text, flow.busy * 100),
                "more sockets a pair (TUTTI_SOCKETS), fewer other programs, or a higher quota", about);
   const Verdict verdict = share < kFail ? Verdict::fail : share < kWarn ? Verdict::warn : Verdict::note;
-  add("bandwidth", verdict, fmt::format("{}, and the processors were idle: the path is slower than the link says", text),
+  add("bandwidth", verdict,
+      fmt::format("{}, and the processors were idle: the path is slower than the link says", text),
       "a switch port or cable at a lower speed, other traffic, or a shaper: `tc qdisc`, `ethtool`", about);
 }
 

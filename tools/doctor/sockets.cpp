@@ -63,9 +63,12 @@ Status send_all(int socket, const void* data, std::size_t bytes, Deadline deadli
   auto* at = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t sent = send(socket, at, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0) at += sent, bytes -= std::size_t(sent);
-    else if (errno != EAGAIN && errno != EINTR) return {Code::network, errno_text(errno)};
-    else if (!wait_for(socket, POLLOUT, deadline)) return {Code::timeout, "it took nothing in time"};
+    if (sent > 0)
+      at += sent, bytes -= std::size_t(sent);
+    else if (errno != EAGAIN && errno != EINTR)
+      return {Code::network, errno_text(errno)};
+    else if (!wait_for(socket, POLLOUT, deadline))
+      return {Code::timeout, "it took nothing in time"};
   }
   return {};
 }
@@ -74,10 +77,14 @@ Status receive_all(int socket, void* data, std::size_t bytes, Deadline deadline)
   auto* at = static_cast<char*>(data);
   while (bytes > 0) {
     const ssize_t got = recv(socket, at, bytes, MSG_DONTWAIT);
-    if (got > 0) at += got, bytes -= std::size_t(got);
-    else if (got == 0) return {Code::network, "it closed the connection"};
-    else if (errno != EAGAIN && errno != EINTR) return {Code::network, errno_text(errno)};
-    else if (!wait_for(socket, POLLIN, deadline)) return {Code::timeout, "nothing came in time"};
+    if (got > 0)
+      at += got, bytes -= std::size_t(got);
+    else if (got == 0)
+      return {Code::network, "it closed the connection"};
+    else if (errno != EAGAIN && errno != EINTR)
+      return {Code::network, errno_text(errno)};
+    else if (!wait_for(socket, POLLIN, deadline))
+      return {Code::timeout, "nothing came in time"};
   }
   return {};
 }

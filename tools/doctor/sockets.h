@@ -1,6 +1,6 @@
 #pragma once
-// Plain TCP sockets with a deadline on every call, and how a connect came out. No protocol; nothing of the library's own
-// connections, so that it works where they do not.
+// Plain TCP sockets with a deadline on every call, and how a connect came out. No protocol; nothing of the library's
+// own connections, so that it works where they do not.
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -29,7 +29,8 @@ struct Connection {
 };
 Connection connect_to(const std::string& address, Deadline deadline);
 
-// For an address that stays silent: whether its host answers on any of two other ports (refusing is an answer). A second at most.
+// For an address that stays silent: whether its host answers on any of two other ports (refusing is an answer). A
+// second at most.
 bool host_answers(const std::string& address);
 
 // Non-blocking, TCP, on one family. network: with the holder of the port where that can be found out.
@@ -37,7 +38,7 @@ Result<Descriptor> listen_on(const SocketAddress& address);
 // Empty descriptor: nobody came.
 Descriptor accept_from(int listener);
 
-std::string own_end(int socket);        // "10.0.0.1:4000"; v4 addresses in v6 are shown as v4
+std::string own_end(int socket);  // "10.0.0.1:4000"; v4 addresses in v6 are shown as v4
 std::string other_end(int socket);
 std::string host_of(const std::string& address);  // without the port
 

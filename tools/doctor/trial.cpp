@@ -43,7 +43,8 @@ Trial run(int rank, int rank_count, const UniqueId& id, const std::string& job_k
     return trial;
   }
   if (const Status status = all_reduce(*comm, trial.milliseconds); !status) trial.error = status.to_string();
-  if (const auto choice = comm->explain(Collective::all_reduce, kCount, DataType::f32)) trial.transport = choice->transport;
+  if (const auto choice = comm->explain(Collective::all_reduce, kCount, DataType::f32))
+    trial.transport = choice->transport;
   return trial;
 }
 
@@ -63,7 +64,8 @@ class Setting {
 }  // namespace
 
 Trial try_locally(const std::string& transport) {
-  const Setting over("TUTTI_TRANSPORT", transport.c_str()), unmeasured("TUTTI_PROBE", "0"), unrecorded("TUTTI_RECORDER", "0");
+  const Setting over("TUTTI_TRANSPORT", transport.c_str()), unmeasured("TUTTI_PROBE", "0"),
+      unrecorded("TUTTI_RECORDER", "0");
   Trial trials[2];
   const auto id = Communicator::make_unique_id();
   if (id) {

@@ -32,11 +32,16 @@ std::string place_of(const Finding& finding, bool several) {
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : printable(text)) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -60,9 +65,10 @@ std::string findings_table(const Examination& examination) {
   std::string out = "<table>\n";
   for (const Finding& f : examination.findings) {
     const std::string verdict = nlohmann::json(f.verdict).get<std::string>();
-    out += fmt::format("<tr class=\"{}\"><td class=\"mark\" title=\"{}\">{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>\n", verdict, verdict,
-                       mark_of(f.verdict).tick, escaped(f.topic), escaped(f.about), escaped(f.text),
-                       f.cure.empty() ? "" : fmt::format("<div class=\"cure\">{}</div>", escaped(f.cure)));
+    out += fmt::format(
+        "<tr class=\"{}\"><td class=\"mark\" title=\"{}\">{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>\n", verdict,
+        verdict, mark_of(f.verdict).tick, escaped(f.topic), escaped(f.about), escaped(f.text),
+        f.cure.empty() ? "" : fmt::format("<div class=\"cure\">{}</div>", escaped(f.cure)));
   }
   return out + "</table>\n";
 }
@@ -74,7 +80,8 @@ std::string pair_cell(const Examination& examination, int from, int to) {
     if (!there && !(pair.from == to && pair.to == from)) continue;
     const Flow& flow = there ? pair.there : pair.here;
     if (pair.from_address.empty()) return "not reached";
-    return fmt::format("{}<br><span class=\"dim\">{:.0f} µs, MTU {}</span>", rate_text(flow.bytes_per_second), pair.round_trip_us, pair.path_mtu);
+    return fmt::format("{}<br><span class=\"dim\">{:.0f} µs, MTU {}</span>", rate_text(flow.bytes_per_second),
+                       pair.round_trip_us, pair.path_mtu);
   }
   return "";
 }
@@ -88,20 +95,25 @@ std::string pair_table(const Examination& examination) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     out += fmt::format("<tr><th>{}</th>", escaped(names[i]));
     for (std::size_t j = 0; j < names.size(); ++j)
-      out += fmt::format("<td>{}</td>", i == j ? "" : pair_cell(examination, examination.hosts[i].rank, examination.hosts[j].rank));
+      out += fmt::format("<td>{}</td>",
+                         i == j ? "" : pair_cell(examination, examination.hosts[i].rank, examination.hosts[j].rank));
     out += "</tr>\n";
   }
   return out + "</table>\n";
 }
 
 std::string hosts_table(const Examination& examination) {
-  std::string out = "<h2>Hosts</h2>\n<table><tr><th>host</th><th>system</th><th>cores</th><th>memory</th><th>addresses</th></tr>\n";
+  std::string out =
+      "<h2>Hosts</h2>\n<table><tr><th>host</th><th>system</th><th>cores</th><th>memory</th><th>addresses</th></tr>\n";
   const auto names = name_hosts(examination.hosts);
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Facts& f = examination.hosts[i];
-    out += fmt::format("<tr><td>{}</td><td>{}<br><span class=\"dim\">tutti {}{}</span></td><td>{}<br><span class=\"dim\">{}</span></td><td>{}</td><td>{}</td></tr>\n",
-                       escaped(names[i]), escaped(f.kernel), escaped(f.version), f.driver.empty() ? "" : ", NVIDIA " + escaped(f.driver), f.cores,
-                       escaped(f.processor), bytes_text(f.memory), escaped(fmt::format("{}", fmt::join(f.chosen, ", "))));
+    out += fmt::format(
+        "<tr><td>{}</td><td>{}<br><span class=\"dim\">tutti {}{}</span></td><td>{}<br><span "
+        "class=\"dim\">{}</span></td><td>{}</td><td>{}</td></tr>\n",
+        escaped(names[i]), escaped(f.kernel), escaped(f.version),
+        f.driver.empty() ? "" : ", NVIDIA " + escaped(f.driver), f.cores, escaped(f.processor), bytes_text(f.memory),
+        escaped(fmt::format("{}", fmt::join(f.chosen, ", "))));
   }
   return out + "</table>\n";
 }
@@ -111,7 +123,9 @@ std::string hosts_table(const Examination& examination) {
 std::string summary(const Examination& examination) {
   int count[4] = {};
   for (const Finding& finding : examination.findings) ++count[int(finding.verdict)];
-  const auto told = [](int n, const char* one, const char* many) { return n == 0 ? fmt::format("no {}", one) : fmt::format("{} {}", n, n == 1 ? one : many); };
+  const auto told = [](int n, const char* one, const char* many) {
+    return n == 0 ? fmt::format("no {}", one) : fmt::format("{} {}", n, n == 1 ? one : many);
+  };
   const std::size_t hosts = examination.hosts.size();
   const std::string where = hosts == 0 ? "" : fmt::format("{} host{}: ", hosts, hosts == 1 ? "" : "s");
   return fmt::format("{}{} passed, {}, {}, {}", where, count[0], told(count[1], "note", "notes"),
@@ -124,7 +138,8 @@ std::string text_view(const Examination& examination, bool colour) {
   for (const Finding& finding : examination.findings) width = std::max(width, columns(printable(finding.topic)));
   for (const Finding& finding : examination.findings) {
     const Mark mark = mark_of(finding.verdict);
-    const std::string topic = printable(finding.topic), tick = colour ? fmt::format("{}{}\033[0m", mark.colour, mark.tick) : mark.tick;
+    const std::string topic = printable(finding.topic),
+                      tick = colour ? fmt::format("{}{}\033[0m", mark.colour, mark.tick) : mark.tick;
     const std::string head = fmt::format(" {} {}{}  ", tick, topic, std::string(width - columns(topic), ' '));
     const std::string indent(width + 5, ' ');
     out += wrapped(printable(place_of(finding, examination.hosts.size() > 1) + finding.text), head, indent, kWidth);
@@ -136,8 +151,9 @@ std::string text_view(const Examination& examination, bool colour) {
 std::string json_view(const Examination& examination) { return dump(nlohmann::json(examination), 2) + "\n"; }
 
 std::string html_view(const Examination& examination) {
-  return kHead + fmt::format("<h1>tutti doctor</h1>\n<p>{} <span class=\"dim\">tutti {}, {}</span></p>\n", escaped(summary(examination)),
-                             escaped(examination.version), escaped(examination.when)) +
+  return kHead +
+         fmt::format("<h1>tutti doctor</h1>\n<p>{} <span class=\"dim\">tutti {}, {}</span></p>\n",
+                     escaped(summary(examination)), escaped(examination.version), escaped(examination.when)) +
          findings_table(examination) + pair_table(examination) + hosts_table(examination) + "</body></html>\n";
 }
 
