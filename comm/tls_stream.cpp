@@ -14,6 +14,7 @@ namespace tutti::comm {
 namespace {
 
 constexpr std::size_t kRecord = 16 << 10;        // the longest of TLS
+constexpr std::size_t kWriteTogether = 128 << 10; // ciphertext gathered for one write
 constexpr std::size_t kReadAhead = 64 << 10;     // ciphertext taken in one read
 
 template <auto free_it>
@@ -270,14 +271,14 @@ bool TlsStream::put(const std::byte* data, std::size_t bytes) {
     return false;
   }
   ++records_;
-  flush();
-  return failure_.ok();
+  return true;
 }
 
 // Takes nothing while ciphertext waits: what is taken is on its way.
 IoResult TlsStream::write(std::span<const iovec> from) {
   if (has_output()) flush();
   if (!failure_.ok()) return {.status = failure_};
+  if (has_output()) return {};
   std::size_t moved = 0, gathered = 0;
   const auto put_gathered = [&] {
     const std::size_t bytes = std::exchange(gathered, 0);
@@ -285,7 +286,7 @@ IoResult TlsStream::write(std::span<const iovec> from) {
   };
   for (const iovec& part : from) {
     const auto* data = static_cast<const std::byte*>(part.iov_base);
-    for (std::size_t left = part.iov_len; left > 0 && !has_output();) {
+    for (std::size_t left = part.iov_len; left > 0 && out_.size() < kWriteTogether;) {
       if (gathered == 0 && left >= kRecord) {
         if (!put(data, kRecord)) return {.status = failure_};
         data += kRecord, left -= kRecord, moved += kRecord;
@@ -297,9 +298,10 @@ IoResult TlsStream::write(std::span<const iovec> from) {
       data += piece, left -= piece, moved += piece;
       if (gathered == kRecord && !put_gathered()) return {.status = failure_};
     }
-    if (has_output()) break;
+    if (out_.size() >= kWriteTogether) break;
   }
   if (!put_gathered()) return {.status = failure_};
+  flush();
   return {.bytes = moved};
 }
 
