@@ -218,6 +218,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::atomic<int> contenders_{0};       // threads that want the lock
   bool sleeping_ = false;                // somebody waits in the loop
   int queued_ = 0;                       // threads waiting on turn_
+  int wary_ = 0;                         // so many more waits yield while they spin
   std::atomic<int> drivers_{0};          // threads in wait(); changed under the lock
   std::atomic<bool> stopping_{false};
   Bell bell_;                            // wakes the idle progress thread

@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 constexpr std::uint32_t kLoopEvery = 1024;         // passes between looks at the loop while spinning
 constexpr microseconds kSpin{60};                  // about two wake-ups across cores
 constexpr microseconds kCrowdedSpin{40};           // with more ranks than cores: yielding between the looks
+constexpr int kWary = 64;                          // waits that yield between the looks after one that has slept
 constexpr milliseconds kNap{100};                  // longest sleep, so that deadlines are seen
 constexpr milliseconds kTick{2};                   // of the progress thread while operations come and go
 constexpr int kTicks = 50;                         // without a start, until it dozes
@@ -113,17 +114,19 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
     if (quiet == looks) spin_until = now + spin_limit();
     if (now >= end) break;
     if (now < spin_until) {
-      if (oversubscribed_ || contenders_.load(std::memory_order_relaxed) > 0) {
+      if (oversubscribed_ || wary_ > 0 || contenders_.load(std::memory_order_relaxed) > 0) {
         held.unlock();
         sched_yield();
         held = lock();
       }
       continue;
     }
+    wary_ = kWary;      // whoever we wait for may want this core
     sleep(held, bounded ? end - now : kForever);
     check_deadlines();
     quiet = 0;
   }
+  if (wary_ > 0) --wary_;
   --drivers_;
   if (queued_) turn_.notify_all();
   if (drivers_ == 0 && !pending_.empty() && !expects_wait_) bell_.ring();
