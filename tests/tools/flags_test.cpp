@@ -70,7 +70,7 @@ TEST(Flags, ARuleOrAVerbThatDoesNotExistIsNamed) {
   EXPECT_THAT(job.err(), HasSubstr("no algorithm is called 'rign'"));
   Launched verb({"launch", "-n", "2"});
   EXPECT_EQ(verb.exit_status(), 2);
-  EXPECT_THAT(verb.err(), HasSubstr("no command is called 'launch'; there are env, explain"));
+  EXPECT_THAT(verb.err(), HasSubstr("no command is called 'launch'; there are doctor, env, explain"));
 }
 
 TEST(Flags, EndWhereTheProgramBegins) {
