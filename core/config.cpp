@@ -1,5 +1,5 @@
 // The table of variables and what turns their texts into Settings. It knows kinds of values, not what a setting does;
-// values with a grammar of their own (TUTTI_ALGO, TUTTI_INTERFACE) are judged by whoever obeys them.
+// of TUTTI_ALGO it takes any text: comm/rules judges that.
 #include "core/config.h"
 
 #include <unistd.h>
@@ -236,6 +236,12 @@ Status check_grammar(const Settings& settings) {
     return {status.code(), "TUTTI_INTERFACE=" + settings.interface + ": " + status.text()};
   auto range = parse_port_range(settings.port_range);
   if (!range) return {Code::invalid_argument, "TUTTI_PORT_RANGE=" + settings.port_range + ": " + range.status().text()};
+  const std::string& metrics = settings.metrics;
+  int port = 0;
+  const auto [end, error] = std::from_chars(metrics.data(), metrics.data() + metrics.size(), port);
+  const bool is_port = error == std::errc() && end == metrics.data() + metrics.size() && port > 0 && port < 65536;
+  if (!metrics.empty() && !is_port && (metrics[0] != '@' || metrics.size() < 2))
+    return {Code::invalid_argument, "TUTTI_METRICS=" + metrics + ": want a port from 1 to 65535, or \"@name\" for an abstract Unix socket"};
   if (settings.memory_limit < kLeastMemory)
     return {Code::invalid_argument, "TUTTI_MEMORY_LIMIT=" + tutti::to_text(settings.memory_limit) + ": want at least " + tutti::to_text(kLeastMemory)};
   return {};

@@ -154,6 +154,7 @@ TEST(Settings, the_table_states_the_true_defaults) {
 TEST(Settings, errors_name_variable_and_value) {
   const std::map<std::string, std::string> bad = {
       {"TUTTI_TREE_THRESHOLD", "12q"}, {"TUTTI_TRANSPORT", "rdma"},  {"TUTTI_SOCKETS", "65"},
+      {"TUTTI_METRICS", "94OO"}, {"TUTTI_METRICS", "@"}, {"TUTTI_METRICS", "65536"},
       {"TUTTI_INTERFACE", "eth0,^lo"}, {"TUTTI_CHANNELS", "17"},
       {"TUTTI_CRC", "maybe"},          {"TUTTI_TIMEOUT", "20us"},    {"TUTTI_PORT_RANGE", "9-1"},
       {"TUTTI_LOG", "loud"},           {"TUTTI_ORDER", "Canonical"}, {"TUTTI_SPIN", "x"}};

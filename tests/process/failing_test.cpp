@@ -1,6 +1,5 @@
 // What goes wrong outside the arguments: ranks killed, stopped, absent or late, aborts, early ends, and what stays
 // behind.
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,6 +10,7 @@
 #include <thread>
 
 #include "tests/process/calls.h"
+#include "tests/process/own_process.h"
 #include "tests/process/world.h"
 
 namespace tutti::test {
@@ -231,14 +231,6 @@ TEST(Processes, ForkedRanksAgree) {
   Child one([&] { return body(1); }), two([&] { return body(2); }), three([&] { return body(3); });
   EXPECT_EQ(body(0), 0);
   for (Child* child : {&one, &two, &three}) EXPECT_EQ(child->exit_code(), 0);
-}
-
-std::size_t entries(const char* path) {
-  std::size_t count = 0;
-  DIR* directory = ::opendir(path);
-  while (::readdir(directory)) ++count;
-  ::closedir(directory);
-  return count;
 }
 
 std::size_t maps_of_ours() {

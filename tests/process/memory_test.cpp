@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/process/calls.h"
+#include "tests/process/own_process.h"
 #include "tests/process/world.h"
 
 namespace tutti::test {
@@ -15,14 +16,6 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t(1) << 20;
 constexpr int kRanks = 4;
-
-// Resident pages of this process that are its own: private ones, and those of shared memory that it has made.
-std::size_t resident() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t size = 0, rss = 0;
-  file >> size >> rss;
-  return rss * std::size_t(sysconf(_SC_PAGESIZE));
-}
 
 struct Limit {
   const char* text;
@@ -52,13 +45,13 @@ TEST_P(MemoryLimit, IsKept) {
     const Environment environment({{"TUTTI_MEMORY_LIMIT", limit.text}, {"TUTTI_TRANSPORT", limit.transport}});
     // The buffers of a case are freed to the system; what remains is the library's.
     Communicator comm = joined(r, kRanks, address);
-    const std::size_t before = resident();
+    const std::size_t before = resident_bytes();
     exercise(comm);
     if (::testing::Test::HasFailure()) return 1;
     if (comm.memory_bytes() > limit.bytes) return 2;
     // The kernel counts the peers' slots that this rank has read, too, and the allocator keeps some.
     malloc_trim(0);
-    const std::size_t grown = resident() - std::min(before, resident());
+    const std::size_t grown = resident_bytes() - std::min(before, resident_bytes());
     return grown <= limit.bytes * kRanks + 2 * kMiB ? 0 : 3;
   };
   std::vector<std::unique_ptr<Child>> children;

@@ -3,7 +3,6 @@
 // grow. CI runs some seconds; SOAK_SECONDS=3600 runs an hour.
 #include <gtest/gtest.h>
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +15,7 @@
 
 #include "tests/process/calls.h"
 #include "tests/process/faulty_sockets.h"
+#include "tests/process/own_process.h"
 #include "tests/process/world.h"
 
 namespace tutti::test {
@@ -26,21 +26,6 @@ using Clock = std::chrono::steady_clock;
 std::chrono::seconds budget() {
   const char* wanted = std::getenv("SOAK_SECONDS");
   return std::chrono::seconds(wanted ? std::atoi(wanted) : 6);
-}
-
-std::size_t descriptors() {
-  std::size_t count = 0;
-  DIR* directory = ::opendir("/proc/self/fd");
-  while (::readdir(directory)) ++count;
-  ::closedir(directory);
-  return count;
-}
-
-std::size_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t all = 0, resident = 0;
-  file >> all >> resident;
-  return resident * std::size_t(::sysconf(_SC_PAGESIZE));
 }
 
 Case any_case(std::mt19937_64& random, int ranks) {

@@ -1,7 +1,7 @@
 // Ten thousand connections by strangers, at the doors of a job that runs: its results are right, and nothing stays behind.
+#include "tests/process/own_process.h"
 #include "tests/process/strangers.h"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -28,14 +28,6 @@ std::set<int> doors() {
     if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET) out.insert(ntohs(own.sin_port));
   }
   return out;
-}
-
-std::size_t descriptors() {
-  std::size_t count = 0;
-  DIR* directory = ::opendir("/proc/self/fd");
-  while (::readdir(directory)) ++count;
-  ::closedir(directory);
-  return count;
 }
 
 // All ranks until `over`; returns all_reduces a second of rank 0.

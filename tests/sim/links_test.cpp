@@ -18,14 +18,22 @@ CrewOptions tcp_crew(std::uint64_t seed, std::size_t most_bytes) {
   return options;
 }
 
-// Until all are over, or five minutes have gone by, `meddle` is called again and again at random times.
-void run_with(Crew& crew, Nanoseconds apart, int times, const std::function<void()>& meddle) {
+// Until all are over, or five minutes have gone by; at random times, up to `times`, `meddle` gets the wires of some pair that has a
+// connection then. Returns how often it did.
+using Meddle = std::function<void(const std::vector<std::uint64_t>& wires)>;
+int run_with(Crew& crew, Nanoseconds apart, int times, const Meddle& meddle) {
   const auto over = [&] { return crew.all([](const CrewRank& rank) { return rank.over(); }); };
+  int done = 0;
   for (int i = 0; i < times; ++i) {
-    if (crew.world.run_until(over, crew.world.dice().up_to(apart))) return;
-    meddle();
+    if (crew.world.run_until(over, crew.world.dice().up_to(apart))) return done;
+    const auto pairs = connected_pairs(crew);
+    if (pairs.empty()) continue;
+    const auto [a, b] = pairs[crew.world.dice().below(pairs.size())];
+    meddle(crew.data_wires(a, b));
+    ++done;
   }
   crew.run_until_over(seconds{300});
+  return done;
 }
 
 TEST(SimLinks, ConnectionsThatAreResetAreMadeAgainAndNothingIsLost) {
@@ -34,12 +42,8 @@ TEST(SimLinks, ConnectionsThatAreResetAreMadeAgainAndNothingIsLost) {
     Crew crew(seed, tcp_crew(seed, 256 << 10));
     ASSERT_TRUE(crew.assemble()) << crew.report();
     Dice& dice = crew.world.dice();
-    run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 10, [&] {
-      const auto pairs = connected_pairs(crew);
-      if (pairs.empty()) return;
-      const auto [a, b] = pairs[dice.below(pairs.size())];
-      for (const std::uint64_t wire : crew.data_wires(a, b)) crew.world.reset_after(wire, static_cast<int>(dice.below(2)), 1 + dice.below(20'000));
-      ++resets;
+    resets += run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 10, [&](const auto& wires) {
+      for (const std::uint64_t wire : wires) crew.world.reset_after(wire, static_cast<int>(dice.below(2)), 1 + dice.below(20'000));
     });
     expect_right(crew);
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
@@ -56,14 +60,9 @@ TEST(SimLinks, AConnectionThatFallsSilentIsReplaced) {
     Crew crew(seed, options);
     ASSERT_TRUE(crew.assemble()) << crew.report();
     Dice& dice = crew.world.dice();
-    run_with(crew, milliseconds{5}, 1, [&] {
-      const auto pairs = connected_pairs(crew);
-      if (pairs.empty()) return;
-      const auto [a, b] = pairs[dice.below(pairs.size())];
-      const auto wires = crew.data_wires(a, b);
+    silent += run_with(crew, milliseconds{5}, 1, [&](const auto& wires) {
       for (const std::uint64_t wire : wires)
         if (dice.chance(0.7) || wires.size() == 1) crew.world.stall(wire, true);
-      ++silent;
     });
     expect_right(crew);
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
@@ -78,13 +77,8 @@ TEST(SimLinks, FlippedBitsAreFoundAndSentAgain) {
     Crew crew(seed, tcp_crew(seed, 256 << 10));
     ASSERT_TRUE(crew.assemble()) << crew.report();
     Dice& dice = crew.world.dice();
-    run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 6, [&] {
-      const auto pairs = connected_pairs(crew);
-      if (pairs.empty()) return;
-      const auto [a, b] = pairs[dice.below(pairs.size())];
-      const auto wires = crew.data_wires(a, b);
+    flips += run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 6, [&](const auto& wires) {
       crew.world.flip_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)), dice.below(5000), std::byte(1 << dice.below(8)));
-      ++flips;
     });
     expect_right(crew);
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
@@ -150,11 +144,7 @@ TEST(SimLinks, EncryptedOnesBreakAndFlipAsWell) {
     Crew crew(seed, options);
     ASSERT_TRUE(crew.assemble()) << crew.report();
     Dice& dice = crew.world.dice();
-    run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 6, [&] {
-      const auto pairs = connected_pairs(crew);
-      if (pairs.empty()) return;
-      const auto [a, b] = pairs[dice.below(pairs.size())];
-      const auto wires = crew.data_wires(a, b);
+    run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 6, [&](const auto& wires) {
       const std::uint64_t wire = wires[dice.below(wires.size())];
       const int end = static_cast<int>(dice.below(2));
       if (dice.chance(0.5)) crew.world.reset_after(wire, end, 1 + dice.below(20'000));
