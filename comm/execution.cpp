@@ -87,12 +87,17 @@ void Execution::start(std::span<const Wire> wires) {
     if (!states_[i].finished) advance(i);
 }
 
+// How far the earlier steps on the same memory have come, seen from where this one begins.
 std::uint64_t Execution::allowed(std::uint32_t index) const {
-  std::uint64_t limit = states_[index].bytes;
+  const State& later = states_[index];
+  std::uint64_t limit = later.bytes;
   for (const Dependency& d : program_->steps[index].after) {
     const State& earlier = states_[d.step];
     if (earlier.finished) continue;
-    limit = d.pipelined ? std::min(limit, earlier.done) : 0;
+    const std::byte* reached = earlier.begin(d.earlier) + earlier.done;
+    const std::byte* begin = later.begin(d.later);
+    if (reached <= begin) return 0;
+    limit = std::min(limit, std::uint64_t(reached - begin));
   }
   return limit;
 }
@@ -103,8 +108,8 @@ void Execution::advance(std::uint32_t step) {
     const std::uint32_t next = work_.back();
     work_.pop_back();
     if (!run(next)) continue;
-    for (const Dependency& d : program_->steps[next].before)
-      if (!states_[d.step].finished) work_.push_back(d.step);
+    for (const std::uint32_t later : program_->steps[next].before)
+      if (!states_[later].finished) work_.push_back(later);
   }
 }
 
@@ -424,8 +429,8 @@ void Execution::finish_if_done(std::uint32_t index) {
     s.finished = true;
     --unfinished_;
   }
-  for (const Dependency& d : program_->steps[index].before)
-    if (!states_[d.step].finished) advance(d.step);
+  for (const std::uint32_t later : program_->steps[index].before)
+    if (!states_[later].finished) advance(later);
 }
 
 void Execution::release() {

@@ -103,6 +103,7 @@ class Execution {
     std::uint32_t outstanding = 0;   // send: segments not yet acknowledged
     std::uint32_t slot = 0;          // recv: first of its piece lists, one a peer
     bool finished = false, expected = false, blocked = false;
+    const std::byte* begin(Side side) const { return side == Side::source ? source : target; }
   };
 
   std::uint64_t allowed(std::uint32_t step) const;
