@@ -18,6 +18,7 @@ ncclResult_t operate(const char* name, ncclComm_t handle, cudaStream_t stream, n
     if (Outcome good = check(call, *comm); !good.ok()) return good;
     if (Outcome served = check_place({call.input, call.output}, stream); !served.ok()) return served;
     Task task;
+    task.name = name;
     task.comm = comm;
     task.call = call;
     return Group::of_this_thread().add(std::move(task));

@@ -45,6 +45,7 @@ Outcome add_rank(ncclComm_t* out, int rank_count, const UniqueId& id, int rank, 
   if (Outcome good = check_rank(rank, rank_count); !good.ok()) return good;
   introduce();
   Task task;
+  task.name = "ncclCommInitRank";
   task.comm = std::make_shared<ncclComm>(settings, device);
   task.handle = out;
   task.make = [rank, rank_count, id] { return Communicator::create(rank, rank_count, id); };
@@ -95,6 +96,7 @@ Outcome split(const std::shared_ptr<ncclComm>& parent, int color, int key, ncclC
   CommSettings settings;
   if (Outcome read = read_config(config, parent->settings(), settings); !read.ok()) return read;
   Task task;
+  task.name = "ncclCommSplit";
   task.comm = std::make_shared<ncclComm>(settings, parent->device());
   task.parent = parent;
   task.make = [parent = parent.get(), color, key] { return parent->split(color, key); };
@@ -123,6 +125,7 @@ Outcome shrink(const std::shared_ptr<ncclComm>& parent, const int* excluded, int
   if (Outcome read = read_config(config, parent->settings(), settings); !read.ok()) return read;
   if (flags == NCCL_SHRINK_ABORT) parent->communicator().abort("ncclCommShrink with NCCL_SHRINK_ABORT");
   Task task;
+  task.name = "ncclCommShrink";
   task.comm = std::make_shared<ncclComm>(settings, parent->device());
   task.parent = parent;
   task.handle = out;

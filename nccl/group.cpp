@@ -111,6 +111,15 @@ Outcome operate(const std::vector<Task>& tasks) {
   return first;
 }
 
+// The usual case, without lists.
+Outcome operate_alone(ncclComm& comm, const Call& call) {
+  if (call.what == Collective::send || call.what == Collective::recv)
+    if (Outcome matched = check_to_self({&call}, comm.communicator().rank()); !matched.ok()) return matched;
+  Outcome outcome = outcome_of(start(comm.communicator(), call).wait());
+  comm.keep(outcome);
+  return outcome;
+}
+
 Outcome perform(std::vector<Task>& tasks) {
   if (Outcome made = create_all(tasks); !made.ok()) return made;
   return operate(tasks);
@@ -138,6 +147,7 @@ void Group::refuse(const Outcome& why) {
 
 Outcome Group::add(Task task) {
   if (!open()) {
+    if (!task.make && task.comm->blocking()) return operate_alone(*task.comm, task.call);
     std::vector<Task> alone;
     alone.push_back(std::move(task));
     return carry_out(std::move(alone));
@@ -180,8 +190,7 @@ Outcome Group::carry_out(std::vector<Task> tasks) {
   const auto busy = involved(tasks);
   for (const auto& comm : busy) comm->begin_run();
   std::thread([tasks = std::move(tasks), busy]() mutable {
-    const Outcome outcome = perform(tasks);
-    remember(outcome);
+    remember(in(tasks[0].name, perform(tasks)));
     for (const auto& comm : busy) comm->end_run({});
   }).detach();
   return {ncclInProgress, ""};

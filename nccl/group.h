@@ -11,6 +11,7 @@
 namespace tutti::nccl {
 
 struct Task {
+  const char* name = "";                    // of the call
   std::shared_ptr<ncclComm> comm;           // the new one, or the one of the call
   std::function<Result<Communicator>()> make;   // of a new one: blocks until its ranks have called; empty: it is a call
   std::shared_ptr<ncclComm> parent;         // of a new one that is split off or shrunk from it; what one parent gives is made in order

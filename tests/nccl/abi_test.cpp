@@ -66,7 +66,7 @@ TEST(NcclAbi, TheListHasAllThatTheirHeaderHas) {
   const std::string text = without_comments(kHeader);
   const Abi ours = abi_of_ours();
   const auto functions = names_in(text, R"(\b(p?nccl[A-Z]\w*)\s*\()");
-  const auto macros = names_in(text, R"(#define[ \t]+(NCCL_\w+)[ \t(]+[^\s{])");
+  const auto macros = names_in(text, R"(#define[ \t]+(NCCL_\w+)[ \t]+[^\s{])");
   const auto values = names_in(text, R"(\b(nccl\w+)\s*=)");
   EXPECT_GE(functions.size(), 80u);
   EXPECT_GE(macros.size(), 18u);
