@@ -47,8 +47,7 @@ void ncclComm::begin_run() {
   ++running_;
 }
 
-void ncclComm::end_run(const Outcome& outcome) {
-  keep(outcome);
+void ncclComm::end_run() {
   const std::lock_guard held(mutex_);
   if (--running_ == 0) idle_.notify_all();
 }
@@ -59,7 +58,8 @@ void ncclComm::wait_until_idle() {
 }
 
 // What was refused before anything was sent leaves it as it was, where the caller has been told.
-void ncclComm::keep(const Outcome& outcome) {
+void ncclComm::keep(Outcome& outcome) {
+  if (outcome.failed() && !settings_.name.empty()) outcome.text = fmt::format("communicator {}: {}", settings_.name, outcome.text);
   const std::lock_guard held(mutex_);
   const bool harmless = made_ && blocking() && outcome.code == ncclInvalidArgument;
   if (outcome.failed() && !harmless && !revoked_ && !failure_.failed()) failure_ = outcome;

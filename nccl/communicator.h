@@ -45,11 +45,11 @@ struct ncclComm {
   // Whether a new one may come from it though it cannot be used: it was revoked, or, where `broken` will do, has failed.
   bool may_renew(bool broken);
 
-  // Of what goes on behind a call that has returned: counted, and its outcome kept.
+  // Of what goes on behind a call that has returned.
   void begin_run();
-  void end_run(const Outcome& outcome);
+  void end_run();
   void wait_until_idle();
-  void keep(const Outcome& outcome);
+  void keep(Outcome& outcome);      // says which communicator it was, where that has a name
 
   // Each says why not.
   Outcome made(tutti::Result<tutti::Communicator> result);

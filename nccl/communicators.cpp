@@ -17,6 +17,9 @@ namespace {
 
 static_assert(sizeof(ncclUniqueId) == UniqueId::kBytes);
 
+// `tutti doctor` looks for it in the file.
+constexpr const char* kMark = "libnccl.so.2 of tutti " TUTTI_VERSION_STRING;
+
 UniqueId ours(const ncclUniqueId& id) {
   UniqueId out;
   std::memcpy(out.bytes.data(), id.internal, sizeof id);
@@ -30,8 +33,8 @@ void introduce() {
   Dl_info self{};
   dladdr(reinterpret_cast<const void*>(&introduce), &self);
   log::write_once(debug == "VERSION" ? log::Level::warning : log::Level::info,
-                  fmt::format("NCCL version {}.{}.{} as tutti {} has it, from {}, {}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, TUTTI_VERSION_STRING,
-                              self.dli_fname ? self.dli_fname : "?", has_device() ? "beside a CUDA driver" : "on host memory"));
+                  fmt::format("NCCL version {}.{}.{}: {}, {}, {}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, kMark, self.dli_fname ? self.dli_fname : "?",
+                              has_device() ? "beside a CUDA driver" : "on host memory"));
 }
 
 Outcome check_rank(int rank, int rank_count) {

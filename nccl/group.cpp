@@ -191,7 +191,7 @@ Outcome Group::carry_out(std::vector<Task> tasks) {
   for (const auto& comm : busy) comm->begin_run();
   std::thread([tasks = std::move(tasks), busy]() mutable {
     remember(in(tasks[0].name, perform(tasks)));
-    for (const auto& comm : busy) comm->end_run({});
+    for (const auto& comm : busy) comm->end_run();
   }).detach();
   return {ncclInProgress, ""};
 }

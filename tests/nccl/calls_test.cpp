@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <random>
 
 #include "nccl/nccl_device.h"
 #include "tests/nccl/ranks.h"
+#include "tests/process/own_process.h"
 
 namespace tutti::test {
 namespace {
@@ -175,6 +177,26 @@ TEST(NcclCalls, MemoryIsGivenRegisteredAndTakenBack) {
   EXPECT_NCCL(ncclSuccess, ncclMemFree(nullptr));
   EXPECT_NCCL(ncclSuccess, ncclMemAlloc(&none, 0));
   EXPECT_EQ(none, nullptr);
+}
+
+// Threads and descriptors, also of ids: they end when all have met, which of one rank is at once.
+TEST(NcclCalls, NothingIsLeftOfCommunicatorsThatCameAndWent) {
+  const auto come_and_go = [](int count) {
+    Ranks ranks(count);
+    ranks.run([&](int, ncclComm_t comm) { EXPECT_NCCL(ncclSuccess, sum_of_ones(comm, count)); });
+  };
+  const auto settled = [](std::size_t descriptors_at_most, std::size_t threads_at_most) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (descriptors() > descriptors_at_most || entries("/proc/self/task") > threads_at_most)
+      if (std::chrono::steady_clock::now() > end) return false;
+    return true;
+  };
+  const std::size_t descriptors_before = descriptors(), threads_before = entries("/proc/self/task");
+  come_and_go(2);
+  ASSERT_TRUE(settled(descriptors_before + 2, threads_before)) << "what stays is the process's, not a communicator's";
+  const std::size_t kept = descriptors();
+  for (int i = 0; i < 10; ++i) come_and_go(1 + i % 3);
+  EXPECT_TRUE(settled(kept, threads_before)) << descriptors() << " descriptors of " << kept << ", " << entries("/proc/self/task") << " entries of " << threads_before;
 }
 
 TEST(NcclCalls, ASimulatedGroupTellsATimeAndMovesNothing) {

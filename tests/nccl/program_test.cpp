@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Nccl, Program, testing::Values("processes", "threads", 
 TEST(NcclProgram, VersionSaysWhichLibraryAnswers) {
   const Ran said = ran("NCCL_DEBUG=VERSION " + kProgram + " threads 1");
   EXPECT_EQ(said.status, 0);
-  EXPECT_THAT(said.output, HasSubstr("NCCL version 2.28.9 as tutti"));
+  EXPECT_THAT(said.output, HasSubstr("NCCL version 2.28.9: libnccl.so.2 of tutti 0."));
   EXPECT_THAT(said.output, HasSubstr("/nccl/libnccl.so.2"));
 }
 
