@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <string_view>
 
 #include "core/config.h"
 #include "core/log.h"
@@ -20,10 +21,29 @@ static_assert(sizeof(ncclUniqueId) == UniqueId::kBytes);
 // `tutti doctor` looks for it in the file.
 constexpr const char* kMark = "libnccl.so.2 of tutti " TUTTI_VERSION_STRING;
 
-UniqueId ours(const ncclUniqueId& id) {
-  UniqueId out;
-  std::memcpy(out.bytes.data(), id.internal, sizeof id);
-  return out;
+// Of an id that NCCL_COMM_ID has given: the address follows. Our own begin with a version that is no letter.
+constexpr std::string_view kByAddress = "NCCL_COMM_ID=";
+
+Outcome make_id(ncclUniqueId& out) {
+  out = {};
+  if (const std::string address = environment("NCCL_COMM_ID"); !address.empty()) {
+    const std::string text = std::string(kByAddress) + address;
+    if (text.size() >= sizeof out) return {ncclInvalidArgument, fmt::format("NCCL_COMM_ID={} is too long", address)};
+    std::copy(text.begin(), text.end(), out.internal);
+    return {};
+  }
+  const auto id = Communicator::make_unique_id();
+  if (!id) return outcome_of(id.status());
+  std::memcpy(out.internal, id->bytes.data(), sizeof out);
+  return {};
+}
+
+Result<Communicator> create(int rank, int rank_count, const ncclUniqueId& id) {
+  const std::string_view text(id.internal, strnlen(id.internal, sizeof id));
+  if (text.starts_with(kByAddress)) return Communicator::create(rank, rank_count, std::string(text.substr(kByAddress.size())));
+  UniqueId ours;
+  std::memcpy(ours.bytes.data(), id.internal, sizeof id);
+  return Communicator::create(rank, rank_count, ours);
 }
 
 // Which library this is: what NCCL_DEBUG=VERSION is asked for.
@@ -44,14 +64,14 @@ Outcome check_rank(int rank, int rank_count) {
 }
 
 // One rank, which the others of `id` meet.
-Outcome add_rank(ncclComm_t* out, int rank_count, const UniqueId& id, int rank, int device, const CommSettings& settings) {
+Outcome add_rank(ncclComm_t* out, int rank_count, const ncclUniqueId& id, int rank, int device, const CommSettings& settings) {
   if (Outcome good = check_rank(rank, rank_count); !good.ok()) return good;
   introduce();
   Task task;
   task.name = "ncclCommInitRank";
   task.comm = std::make_shared<ncclComm>(settings, device);
   task.handle = out;
-  task.make = [rank, rank_count, id] { return Communicator::create(rank, rank_count, id); };
+  task.make = [rank, rank_count, id] { return create(rank, rank_count, id); };
   *out = publish(task.comm);
   return Group::of_this_thread().add(std::move(task));
 }
@@ -61,8 +81,8 @@ Outcome init(ncclComm_t* out, int rank_count, const ncclUniqueId& id, int rank, 
   *out = nullptr;
   if (Outcome known = check_settings(); !known.ok()) return known;
   CommSettings settings;
-  if (Outcome read = read_config(config, {}, settings); !read.ok()) return read;
-  return add_rank(out, rank_count, ours(id), rank, current_device(), settings);
+  if (Outcome read = read_config(config, settings); !read.ok()) return read;
+  return add_rank(out, rank_count, id, rank, current_device(), settings);
 }
 
 // All ranks of a communicator in this process.
@@ -73,12 +93,12 @@ Outcome init_all(ncclComm_t* out, int rank_count, const int* devices) {
     if (devices[r] < 0) return {ncclInvalidArgument, fmt::format("devlist[{}] is {}, wanted a device's number", r, devices[r])};
   std::fill(out, out + rank_count, nullptr);
   if (Outcome known = check_settings(); !known.ok()) return known;
-  const auto id = Communicator::make_unique_id();
-  if (!id) return outcome_of(id.status());
+  ncclUniqueId id;
+  if (Outcome made = make_id(id); !made.ok()) return made;
   Group& group = Group::of_this_thread();
   group.start();
   Outcome first;
-  for (int r = 0; r < rank_count && first.ok(); ++r) first = add_rank(&out[r], rank_count, *id, r, devices ? devices[r] : r, {});
+  for (int r = 0; r < rank_count && first.ok(); ++r) first = add_rank(&out[r], rank_count, id, r, devices ? devices[r] : r, {});
   if (!first.ok()) group.refuse(first);
   Outcome ended = group.end();
   return first.ok() ? ended : first;
@@ -96,8 +116,8 @@ Outcome split(const std::shared_ptr<ncclComm>& parent, int color, int key, ncclC
   *out = nullptr;
   if (Outcome good = check_parent(*parent, false); !good.ok()) return good;
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR) return {ncclInvalidArgument, fmt::format("color is {}, wanted at least 0, or NCCL_SPLIT_NOCOLOR", color)};
-  CommSettings settings;
-  if (Outcome read = read_config(config, parent->settings(), settings); !read.ok()) return read;
+  CommSettings settings = parent->settings();
+  if (Outcome read = read_config(config, settings); !read.ok()) return read;
   Task task;
   task.name = "ncclCommSplit";
   task.comm = std::make_shared<ncclComm>(settings, parent->device());
@@ -124,8 +144,8 @@ Outcome shrink(const std::shared_ptr<ncclComm>& parent, const int* excluded, int
   for (int r : without)
     if (r < 0 || r >= rank_count || r == rank)
       return {ncclInvalidArgument, fmt::format("excludeRanksList has {}, wanted ranks from 0 to {} without the caller's, which is {}", r, rank_count - 1, rank)};
-  CommSettings settings;
-  if (Outcome read = read_config(config, parent->settings(), settings); !read.ok()) return read;
+  CommSettings settings = parent->settings();
+  if (Outcome read = read_config(config, settings); !read.ok()) return read;
   if (flags == NCCL_SHRINK_ABORT) parent->communicator().abort("ncclCommShrink with NCCL_SHRINK_ABORT");
   Task task;
   task.name = "ncclCommShrink";
@@ -169,10 +189,7 @@ ncclResult_t pncclGetVersion(int* version) {
 ncclResult_t pncclGetUniqueId(ncclUniqueId* uniqueId) {
   return answer("ncclGetUniqueId", [&]() -> Outcome {
     if (!uniqueId) return {ncclInvalidArgument, "uniqueId is NULL, wanted where to put it"};
-    const auto id = tutti::Communicator::make_unique_id();
-    if (!id) return tutti::nccl::outcome_of(id.status());
-    std::memcpy(uniqueId->internal, id->bytes.data(), sizeof *uniqueId);
-    return {};
+    return tutti::nccl::make_id(*uniqueId);
   });
 }
 

@@ -40,7 +40,8 @@ Outcome create_all(std::vector<Task>& tasks) {
       for (Task* task : chain)
         if (Outcome made = create(*task); outcome.ok()) outcome = std::move(made);
     };
-    if (++at < chains.size()) threads.emplace_back(run);
+    ++at;
+    if (chains.size() > 1) threads.emplace_back(run);
     else run();
   }
   for (std::thread& thread : threads) thread.join();

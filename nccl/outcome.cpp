@@ -19,6 +19,8 @@ Last& last() {
   return kept;
 }
 
+thread_local std::string last_of_this_thread;
+
 ncclResult_t code_of(Code code) {
   switch (code) {
     case Code::ok: return ncclSuccess;
@@ -46,11 +48,13 @@ Outcome in(const char* call, Outcome outcome) {
 void remember(const Outcome& outcome) {
   if (!outcome.failed()) return;
   log::warning("{}", outcome.text);
+  last_of_this_thread = outcome.text;
   const std::lock_guard held(last().mutex);
   last().text = outcome.text;
 }
 
 std::string last_failure() {
+  if (!last_of_this_thread.empty()) return last_of_this_thread;
   const std::lock_guard held(last().mutex);
   return last().text;
 }

@@ -20,7 +20,7 @@ Outcome outcome_of(const Status& status);
 // "call: the outcome's text"
 Outcome in(const char* call, Outcome outcome);
 
-// The last failure of this process; from any thread.
+// The last failure of this thread, or where it has had none, of the process.
 void remember(const Outcome& outcome);
 std::string last_failure();
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/config.h"
 #include "core/log.h"
 
 namespace tutti::nccl {
@@ -62,18 +63,19 @@ Outcome check_head(const ncclConfig_t& given) {
 
 }  // namespace
 
-Outcome read_config(const ncclConfig_t* given, const CommSettings& inherited, CommSettings& out) {
-  out = inherited;
-  if (!given) return {};
-  if (Outcome head = check_head(*given); !head.ok()) return head;
+Outcome read_config(const ncclConfig_t* given, CommSettings& settings) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  std::memcpy(&config, given, std::min(given->size - (given->size == kPadded ? kPadding : 0), sizeof config));   // an earlier version's is shorter
-  if (Outcome numbers = check_numbers(config); !numbers.ok()) return numbers;
-  if (config.blocking != NCCL_CONFIG_UNDEF_INT) out.blocking = config.blocking == 1;
-  if (config.commName) out.name = config.commName;
-  if (!config.netName) return {};
-  out.net = config.netName;
-  log::write_once(log::Level::warning, fmt::format("ncclConfig_t: netName \"{}\" has no effect: TUTTI_TRANSPORT and TUTTI_INTERFACE choose wires", out.net));
+  if (given) {
+    if (Outcome head = check_head(*given); !head.ok()) return head;
+    const std::size_t padding = given->size == kPadded ? kPadding : 0;
+    std::memcpy(&config, given, std::min(given->size - padding, sizeof config));     // an earlier version's is shorter
+    if (Outcome numbers = check_numbers(config); !numbers.ok()) return numbers;
+  }
+  if (config.blocking != NCCL_CONFIG_UNDEF_INT) settings.blocking = config.blocking == 1;
+  if (const std::string blocking = environment("NCCL_COMM_BLOCKING"); blocking == "0" || blocking == "1") settings.blocking = blocking == "1";
+  if (config.commName) settings.name = config.commName;
+  if (config.netName)
+    log::write_once(log::Level::warning, fmt::format("ncclConfig_t: netName \"{}\" has no effect: TUTTI_TRANSPORT and TUTTI_INTERFACE choose wires", config.netName));
   return {};
 }
 

@@ -10,10 +10,9 @@ namespace tutti::nccl {
 struct CommSettings {
   bool blocking = true;
   std::string name;       // commName
-  std::string net;        // netName
 };
 
-// `given` null: `inherited`. Fields that nobody set, or that its version did not have, are `inherited`'s.
-Outcome read_config(const ncclConfig_t* given, const CommSettings& inherited, CommSettings& out);
+// Fields that nobody set, or that its version did not have, stay as they are; `given` may be null. NCCL_COMM_BLOCKING wins.
+Outcome read_config(const ncclConfig_t* given, CommSettings& settings);
 
 }  // namespace tutti::nccl

@@ -58,6 +58,17 @@ TEST(NcclConfig, StructuresOfOtherVersionsAreTaken) {
   }
 }
 
+// A program polls from a thread of its own what another one has met.
+TEST(NcclErrors, TheLastIsThisThreadsElseTheProcesss) {
+  std::thread([] {
+    EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
+    EXPECT_THAT(last(), HasSubstr("ncclGetVersion"));
+  }).join();
+  std::thread([] { EXPECT_THAT(last(), HasSubstr("ncclGetVersion")); }).join();
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_THAT(last(), HasSubstr("ncclGroupEnd: no group was started"));
+}
+
 TEST(NcclArguments, EachIsNamedWithItsValue) {
   Ranks ranks(1);
   ncclComm_t comm = ranks[0];

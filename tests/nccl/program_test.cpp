@@ -1,6 +1,7 @@
 // program.c, which knows nccl.h alone: as it is, and built for NVIDIA's library with ours preloaded. It says where its functions are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -66,6 +67,21 @@ TEST(NcclProgram, VersionSaysWhichLibraryAnswers) {
   EXPECT_EQ(said.status, 0);
   EXPECT_THAT(said.output, HasSubstr("NCCL version 2.28.9: libnccl.so.2 of tutti 0."));
   EXPECT_THAT(said.output, HasSubstr("/nccl/libnccl.so.2"));
+}
+
+// Where the ranks meet comes from the environment, as NCCL has it.
+TEST(NcclProgram, RanksMeetWhereNcclCommIdSays) {
+  const Ran met = ran("NCCL_COMM_ID=@nccl-test-" + std::to_string(getpid()) + " " + kProgram + " processes 2");
+  EXPECT_EQ(met.output, "300 cases right on 2 ranks\n");
+  const Ran refused = ran("NCCL_COMM_ID=nowhere " + kProgram + " processes 2");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.output, HasSubstr("nowhere"));
+}
+
+TEST(NcclProgram, CallsDoNotBlockWhereNcclCommBlockingSays) {
+  const Ran said = ran("NCCL_COMM_BLOCKING=0 " + kProgram + " threads 1");     // which takes ncclInProgress for a failure
+  EXPECT_NE(said.status, 0);
+  EXPECT_THAT(said.output, HasSubstr("still in progress"));
 }
 
 TEST(NcclProgram, ASettingThatIsNoSwitchIsRefusedByName) {
