@@ -66,9 +66,12 @@ Result<UniqueId> Communicator::make_unique_id() { return comm::make_unique_id();
 
 Result<Communicator> Communicator::split(int color, int key) { return member_ ? member_->split(color, key) : Result<Communicator>(empty()); }
 
-Result<Communicator> Communicator::shrink(std::chrono::milliseconds limit) {
+Result<Communicator> Communicator::shrink(std::chrono::milliseconds limit, const std::vector<int>& without) {
   if (!member_) return empty();
-  if (const Status status = member_->begin_shrink(limit).wait(); !status.ok()) return status;
+  for (const int r : without)
+    if (r < 0 || r >= rank_count() || r == rank())
+      return Status(Code::invalid_argument, fmt::format("shrink: without rank {}, wanted one of 0 to {} that is not the caller's {}", r, rank_count() - 1, rank()));
+  if (const Status status = member_->begin_shrink(limit, without).wait(); !status.ok()) return status;
   return member_->take_survivors();
 }
 
@@ -89,6 +92,8 @@ Result<Communicator> Communicator::grow(int rank_count, const UniqueId& id, cons
   std::memcpy(&agreed, wish.id.data(), sizeof agreed);
   return create(rank(), rank_count, agreed, options);
 }
+
+Status Communicator::status() const { return member_ ? member_->status() : empty(); }
 
 int Communicator::rank() const { return member_ ? member_->rank() : -1; }
 int Communicator::rank_count() const { return member_ ? member_->rank_count() : 0; }

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <thread>
 
@@ -24,6 +28,29 @@ namespace tutti::comm {
 namespace {
 
 constexpr std::chrono::minutes kMeetingLimit{60};   // an id that nobody uses does not keep its thread for ever
+
+// The meetings that this process hosts. Never destroyed: their threads may still be at work while the process ends.
+struct Hosted {
+  struct Meeting {
+    std::shared_ptr<Loop> loop;
+    std::shared_ptr<std::atomic<bool>> over;
+  };
+  std::mutex mutex;
+  std::map<std::array<std::byte, UniqueId::kBytes>, Meeting> meetings;
+};
+Hosted& hosted() {
+  static Hosted& all = *new Hosted;
+  return all;
+}
+
+// Nobody else will come: to a world of one rank.
+void end_meeting(const UniqueId& id) {
+  const std::lock_guard held(hosted().mutex);
+  const auto at = hosted().meetings.find(id.bytes);
+  if (at == hosted().meetings.end()) return;
+  *at->second.over = true;
+  at->second.loop->wake();
+}
 
 log::Level level_from(const std::string& name) {
   return name == "error" ? log::Level::error : name == "info" ? log::Level::info : name == "debug" ? log::Level::debug : log::Level::warning;
@@ -227,6 +254,7 @@ Result<std::shared_ptr<Member>> join_by_id(int rank, int rank_count, const Uniqu
   if (!settings) return settings.status();
   auto request = request_from(id, rank, rank_count, *settings);
   if (!request) return request.status();
+  if (rank_count == 1) end_meeting(id);
   return join_world(std::move(*request));
 }
 
@@ -235,11 +263,18 @@ Result<UniqueId> make_unique_id() {
   auto meeting = open_meeting(*loop);
   if (!meeting) return meeting.status();
   const UniqueId id = meeting->id;
+  const auto over = std::make_shared<std::atomic<bool>>(false);
+  {
+    const std::lock_guard held(hosted().mutex);
+    hosted().meetings[id.bytes] = {loop, over};
+  }
   // Serves until all have met. Detached: the id has no owner whose end could stop it.
-  std::thread([loop, point = std::shared_ptr<MeetingPoint>(std::move(meeting->point))]() mutable {
+  std::thread([id, loop, over, point = std::shared_ptr<MeetingPoint>(std::move(meeting->point))]() mutable {
     const TimePoint end = loop->now() + kMeetingLimit;
-    while (!point->finished() && loop->now() < end) loop->run(std::chrono::seconds(1));
+    while (!point->finished() && !*over && loop->now() < end) loop->run(std::chrono::seconds(1));
     point.reset();
+    const std::lock_guard held(hosted().mutex);
+    hosted().meetings.erase(id.bytes);
   }).detach();
   return id;
 }

@@ -198,7 +198,13 @@ Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType typ
   names.erase(std::unique(names.begin(), names.end()), names.end());
   for (const auto& name : names) choice.transport += (choice.transport.empty() ? "" : "+") + name;
   if ((*compiled)->peers.empty()) choice.transport = "self";
+  choice.seconds = planner_.seconds(planner_.card(*algorithms::find_generator(choice.algorithm), (*compiled)->request), call->bytes);
   return choice;
+}
+
+Status Member::status() {
+  auto held = engine_->lock();
+  return destroyed_ ? Status(Code::invalid_state, "the communicator was destroyed") : broken_;
 }
 
 // --- starting ---
@@ -465,7 +471,7 @@ Shrinking& Member::shrinking() {
   return *shrinking_;
 }
 
-Work Member::begin_shrink(std::chrono::milliseconds limit) {
+Work Member::begin_shrink(std::chrono::milliseconds limit, const std::vector<int>& without) {
   auto held = engine_->lock();
   if (destroyed_) return Work(Status(Code::invalid_state, "the communicator was destroyed"));
   if (rank_count() == 1) return Work(Status());
@@ -475,7 +481,7 @@ Work Member::begin_shrink(std::chrono::milliseconds limit) {
   operation->outlives = true;
   engine_->track(operation);
   if (limit.count() <= 0) limit = engine_->settings().timeout.count() > 0 ? engine_->settings().timeout : std::chrono::milliseconds(60000);
-  shrinking().begin(operation, limit);
+  shrinking().begin(operation, limit, without);
   engine_->nudge();
   held.unlock();
   engine_->run_callbacks();

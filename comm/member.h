@@ -48,9 +48,10 @@ class Member : public std::enable_shared_from_this<Member> {
   Work end_group();
   Result<Communicator> split(int color, int key);
   // Begins; the Work ends when the survivors have agreed. Then take_survivors() gives the communicator that they form.
-  Work begin_shrink(std::chrono::milliseconds limit);
+  Work begin_shrink(std::chrono::milliseconds limit, const std::vector<int>& without = {});
   Result<Communicator> take_survivors();
   Work barrier();
+  Status status();
   Result<Choice> choose(Collective what, std::uint64_t count, DataType type, ReduceOp op);
   void abort(const std::string& reason);
   void destroy(std::chrono::milliseconds limit);

@@ -18,12 +18,13 @@ constexpr int kLinks = 8;                           // to ranks of whom nothing 
 
 Shrinking::Shrinking(Engine& engine, Member& member) : engine_(engine), member_(member), agreement_(member.rank(), member.rank_count()) {}
 
-void Shrinking::begin(std::shared_ptr<Operation> done, std::chrono::milliseconds limit) {
+void Shrinking::begin(std::shared_ptr<Operation> done, std::chrono::milliseconds limit, const std::vector<int>& without) {
   done_ = std::move(done);
   deadline_ = engine_.loop().now() + limit;
   const Status& broken = member_.broken();
   const bool lost = broken.code() == Code::peer_lost || broken.code() == Code::timeout || broken.code() == Code::network;
   if (lost && broken.culprit() >= 0) agreement_.lose(broken.culprit(), false);
+  for (const int r : without) agreement_.lose(r, true);
   look();
   agreement_.start(engine_.allot_communicator());
   tick();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "comm/agreement.h"
 #include "comm/engine.h"
@@ -15,8 +16,9 @@ class Shrinking {
  public:
   Shrinking(Engine& engine, Member& member);
 
-  // `done` completes with the end of it: ok, or peer_lost for a minority and for a rank that was excluded. Once.
-  void begin(std::shared_ptr<Operation> done, std::chrono::milliseconds limit);
+  // `done` completes with the end of it: ok, or peer_lost for a minority and for a rank that was excluded. Once. `without`: counted
+  // like ranks that have ended.
+  void begin(std::shared_ptr<Operation> done, std::chrono::milliseconds limit, const std::vector<int>& without);
   bool begun() const { return agreement_.started(); }
   void hear(int rank, const Belief& belief);
   // Ends `done` early.

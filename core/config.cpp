@@ -95,6 +95,7 @@ const Entry kEntries[] = {
     {{"TUTTI_METRICS", "text", "",
       "where this rank serves Prometheus text: a port of 127.0.0.1 (9400: rank r has 9400 + its local rank), or \"@name\" (abstract Unix, -RANK behind)"},
      &Settings::metrics},
+    {{"TUTTI_NCCL_HOST", "switch", "0", "NCCL's calls work on host memory alone, and CUDA is left alone, where there is a driver too (docs/nccl.md)"}, {}},
     {{"TUTTI_SPIN", "duration", "auto", "how long a wait spins before it sleeps; auto: adaptive"}, &Settings::spin},
 };
 

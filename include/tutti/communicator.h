@@ -144,6 +144,7 @@ struct Recv {
 struct Choice {
   std::string algorithm;   // a generator's name: "ring", "direct", ...
   std::string transport;   // "shm", "tcp", "shm+tcp"; "self" for one rank
+  double seconds = 0;      // how long one such operation is predicted to take
 };
 
 // Movable handle. The last handle's end destroys: pending operations end with `aborted`, nothing waits for other ranks.
@@ -172,12 +173,16 @@ class Communicator {
   // must call it, once; whoever has not within `limit` (0: TUTTI_TIMEOUT, or a minute) is left out. Of a network that is cut in two
   // at most one side goes on: the larger half of the ranks that may still live. This communicator stays as it is; what was under
   // way on it has ended. Blocks. peer_lost: this side is the smaller one, or the others have left this rank out; invalid_state:
-  // destroyed, or called before.
-  Result<Communicator> shrink(std::chrono::milliseconds limit = std::chrono::milliseconds(0));
+  // destroyed, or called before. `without`: ranks that are to go though they may live: they need not call, and do not count for the
+  // halves. All give the same ones. invalid_argument: this rank, or no rank.
+  Result<Communicator> shrink(std::chrono::milliseconds limit = std::chrono::milliseconds(0), const std::vector<int>& without = {});
   // Between operations: these ranks, in their order, and new ones behind them form a larger communicator. Collective; the new ranks
   // call create(rank, rank_count, id) with rank() from the old rank_count() on. `id` counts on rank 0 alone, who has made it and
   // given it to the new ones. This communicator stays as it is. invalid_argument: no more ranks than now; else as create.
   Result<Communicator> grow(int rank_count, const UniqueId& id, const Options& options = {});
+
+  // ok, or the first cause: what every operation from now on ends with.
+  Status status() const;
 
   int rank() const;
   int rank_count() const;

@@ -21,7 +21,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"algorithms/", {"core/"}},
     {"record/", {"core/"}},
     {"comm/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "record/"}},
-    {"nccl/", {"core/", "comm/"}},
+    {"nccl/", {"core/", "kernels/", "comm/"}},
     {"trainer/", {}},
     {"perf/", {}},
     {"perf/compare/", {"perf/"}},

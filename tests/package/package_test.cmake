@@ -29,5 +29,13 @@ expect_sums(${work}/example)
 set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
 run(pkg-config --cflags --libs tutti)
 separate_arguments(flags UNIX_COMMAND "${output}")
+set(nccl ${prefix}/${LIBDIR}/tutti-nccl)
+run(${COMPILER} -x c -D_GNU_SOURCE -I${prefix}/include/tutti-nccl ${SOURCE}/../../nccl/program.c -x none -L${nccl} -lnccl -lm -ldl -lpthread
+    -Wl,-rpath,${nccl} -o ${work}/by_nccl)
+run(${work}/by_nccl processes 2)
+if(NOT output MATCHES "300 cases right on 2 ranks")
+  message(FATAL_ERROR "by_nccl printed:\n${output}")
+endif()
+
 run(${COMPILER} -std=c++20 ${SOURCE}/example.cpp ${flags} -Wl,-rpath,${prefix}/${LIBDIR} -o ${work}/by_pkg_config)
 expect_sums(${work}/by_pkg_config)

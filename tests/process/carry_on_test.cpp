@@ -57,6 +57,8 @@ TEST_P(CarryOn, AfterAKilledProcess) {
     EXPECT_EQ(next->rank(), comm.rank() - 1);
     for (int i = 0; i < 20; ++i) EXPECT_EQ(sum_of_ranks(*next), 6);
     EXPECT_EQ(comm.barrier().wait(), status) << "the old one stays as it is";
+    EXPECT_EQ(comm.status(), status);
+    EXPECT_EQ(next->status(), Status());
     EXPECT_EQ(comm.shrink().status().code(), Code::invalid_state);
   });
   waitpid(victim, nullptr, 0);
@@ -114,6 +116,23 @@ TEST(Shrink, WhoDoesNotCallIsLeftOut) {
     EXPECT_EQ(sum_of_ranks(*next), 3);
     std::this_thread::sleep_for(seconds(3));
   });
+}
+
+// They neither call nor count for the halves.
+TEST(Shrink, RanksThatAreToGoAreNotWaitedFor) {
+  World world(5);
+  world.run([](Communicator& comm) {
+    EXPECT_EQ(sum_of_ranks(comm), 15);
+    if (comm.rank() < 3) return;
+    const auto start = std::chrono::steady_clock::now();
+    auto next = comm.shrink(seconds(60), {0, 1, 2});
+    ASSERT_TRUE(next.ok()) << next.status().to_string();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(30));
+    EXPECT_EQ(next->rank_count(), 2);
+    EXPECT_EQ(sum_of_ranks(*next), 3);
+  });
+  for (int wrong : {-1, 4, 5}) EXPECT_EQ(world[4].shrink(seconds(1), {wrong}).status().code(), Code::invalid_argument);
+  world.run([](Communicator& comm) { EXPECT_EQ(sum_of_ranks(comm), 15) << "the old one stays as it is"; });
 }
 
 TEST(Shrink, OfOneRankAndOfNone) {

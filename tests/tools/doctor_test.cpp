@@ -18,6 +18,7 @@
 #include "tools/doctor/devices.h"
 #include "tools/doctor/disk.h"
 #include "tools/doctor/findings.h"
+#include "tools/doctor/libraries.h"
 #include "tools/doctor/link_probe.h"
 #include "tools/doctor/meeting.h"
 #include "tools/doctor/view.h"
@@ -370,6 +371,34 @@ TEST(DoctorReadings, OfAMadeUpMachine) {
   read_tcp_counters(at, sent, resent);
   EXPECT_EQ(sent, 5000u);
   EXPECT_EQ(resent, 40u);
+}
+
+TEST(DoctorReadings, WhichLibncclProcessesHaveLoaded) {
+  Folder root;
+  const auto maps = [](const std::string& file) { return "7f00-7f01 r-xp 00000000 08:01 42    " + file + "\n7f02-7f03 rw-p 00001000 08:01 42    " + file; };
+  root.write("proc/411/maps", maps("/usr/lib/libnccl.so.2.28.9") + "\n7f04-7f05 r-xp 00000000 08:01 43    /usr/lib/libc.so.6");
+  root.write("proc/411/comm", "python3");
+  root.write("proc/97/maps", maps("/opt/tutti-nccl/libnccl.so.2.28.9"));
+  root.write("proc/97/comm", "program");
+  root.write("proc/98/maps", "7f04-7f05 r-xp 00000000 08:01 43    /usr/lib/libc.so.6");
+  root.write("proc/98/comm", "cat");
+  root.write("proc/412/maps", maps("/usr/lib/libnccl.so.2.28.9"));
+  root.write("proc/412/comm", "python3");
+  root.write("usr/lib/libnccl.so.2.28.9", "NCCL version 2.28.9");
+  root.write("opt/tutti-nccl/libnccl.so.2.28.9", std::string("\0...libnccl.so.2 of tutti 0.1.0\0...", 36));
+  Facts host = good_host(0);
+  host.nccl = loaded_nccl(root.path().string());
+  ASSERT_EQ(host.nccl.size(), 2u);
+  EXPECT_EQ(host.nccl[0].tutti, "0.1.0");
+  EXPECT_EQ(host.nccl[1].tutti, "");
+  EXPECT_EQ(host.nccl[1].processes, (std::vector<std::string>{"python3 (pid 411)", "python3 (pid 412)"}));
+  Examination examination;
+  examination.hosts = {parse<Facts>(dump(host)).value()};
+  std::vector<std::string> texts;
+  for (const Finding& finding : examine(examination))
+    if (finding.topic == "NCCL") texts.push_back(finding.text);
+  EXPECT_EQ(texts, (std::vector<std::string>{"/opt/tutti-nccl/libnccl.so.2.28.9, tutti 0.1.0, is loaded by program (pid 97)",
+                                             "/usr/lib/libnccl.so.2.28.9, not tutti's, is loaded by python3 (pid 411), python3 (pid 412)"}));
 }
 
 TEST(DoctorReadings, OfThisMachine) {

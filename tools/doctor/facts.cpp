@@ -21,6 +21,7 @@
 #include "core/socket_address.h"
 #include "tools/cores.h"
 #include "tools/doctor/devices.h"
+#include "tools/doctor/libraries.h"
 #include "tools/doctor/disk.h"
 
 namespace tutti::tools::doctor {
@@ -130,6 +131,7 @@ Facts read_facts(const FactsWish& wish) {
   read_network(facts, wish);
   facts.driver = nvidia_driver(wish.root);
   facts.gpus = nvidia_gpus(wish.root);
+  facts.nccl = loaded_nccl(wish.root);
   if (!facts.driver.empty()) facts.cuda = cuda_version();
   facts.rdma = read_rdma(wish.root);
   facts.pci = read_pci(wish.root);

@@ -30,6 +30,7 @@ class HostFindings {
     pci();
     rdma();
     gpus();
+    libraries();
     disk();
     return std::move(out_);
   }
@@ -49,6 +50,7 @@ class HostFindings {
   void pci();
   void rdma();
   void gpus();
+  void libraries();
   void disk();
 
   const Facts& facts_;
@@ -234,6 +236,18 @@ void HostFindings::gpus() {
   add("GPU", Verdict::pass,
       fmt::format("{} × {}, driver {}, CUDA {}", facts_.gpus.size(), facts_.gpus[0], facts_.driver,
                   facts_.cuda.empty() ? "?" : facts_.cuda));
+}
+
+// Of many processes the first few.
+void HostFindings::libraries() {
+  constexpr std::size_t kNamed = 4;
+  for (const LoadedLibrary& library : facts_.nccl) {
+    const auto named = std::min(kNamed, library.processes.size());
+    std::string who = fmt::format("{}", fmt::join(library.processes.begin(), library.processes.begin() + std::ptrdiff_t(named), ", "));
+    if (named < library.processes.size()) who += fmt::format(" and {} more", library.processes.size() - named);
+    const std::string whose = library.tutti.empty() ? "not tutti's" : fmt::format("tutti {}", library.tutti);
+    add("NCCL", Verdict::note, fmt::format("{}, {}, is loaded by {}", library.path, whose, who));
+  }
 }
 
 void HostFindings::disk() {

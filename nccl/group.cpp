@@ -1,0 +1,219 @@
+#include "nccl/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <utility>
+
+namespace tutti::nccl {
+namespace {
+
+constexpr int kLooks = 256;      // at the operations of several communicators in turn, before one is waited for
+
+ncclComm& who_waits(const Task& task) { return task.parent ? *task.parent : *task.comm; }
+
+// A blocking creation that failed leaves no handle behind.
+void take_back(const Task& task) {
+  if (!task.handle) return;
+  *task.handle = nullptr;
+  withdraw(task.comm.get());
+}
+
+Outcome create(Task& task) {
+  Outcome outcome = task.comm->made(task.make());
+  task.comm->keep(outcome);
+  return outcome;
+}
+
+// One thread for each parent, and for each that has none.
+Outcome create_all(std::vector<Task>& tasks) {
+  std::map<ncclComm*, std::vector<Task*>> chains;
+  for (Task& task : tasks)
+    if (task.make) chains[&who_waits(task)].push_back(&task);
+  std::vector<Outcome> outcomes(chains.size());
+  std::vector<std::thread> threads;
+  std::size_t at = 0;
+  for (const auto& entry : chains) {
+    const auto run = [&chain = entry.second, &outcome = outcomes[at]] {
+      for (Task* task : chain)
+        if (Outcome made = create(*task); outcome.ok()) outcome = std::move(made);
+    };
+    ++at;
+    if (chains.size() > 1) threads.emplace_back(run);
+    else run();
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto failed = std::find_if(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return !o.ok(); });
+  return failed == outcomes.end() ? Outcome() : *failed;
+}
+
+// What a rank sends to itself it must receive in the same group.
+Outcome check_to_self(const std::vector<const Call*>& calls, int rank) {
+  int open = 0;
+  for (const Call* call : calls) {
+    if (call->peer != rank) continue;
+    open += call->what == Collective::send;
+    open -= call->what == Collective::recv;
+  }
+  if (open == 0) return {};
+  return {ncclInvalidUsage, fmt::format("rank {} {} itself without a matching {} in the same group", rank, open > 0 ? "sends to" : "receives from", open > 0 ? "ncclRecv" : "ncclSend")};
+}
+
+struct Started {
+  ncclComm* comm;
+  Work work;
+};
+
+void start_calls(ncclComm& comm, const std::vector<const Call*>& calls, std::vector<Started>& started) {
+  Communicator& c = comm.communicator();
+  if (calls.size() == 1) return void(started.push_back({&comm, start(c, *calls[0])}));
+  c.begin_group();
+  for (const Call* call : calls) started.push_back({&comm, start(c, *call)});
+  started.push_back({&comm, c.end_group()});
+}
+
+// Each of several engines would wait for the others' threads otherwise.
+void wait_for_all(std::vector<Started>& started) {
+  const bool one = std::all_of(started.begin(), started.end(), [&](const Started& s) { return s.comm == started[0].comm; });
+  for (int look = 0; !one && look < kLooks; ++look) {
+    bool all = true;
+    for (Started& s : started) all &= s.work.test();
+    if (all) break;
+  }
+  for (Started& s : started) (void)s.work.wait();
+}
+
+Outcome operate(const std::vector<Task>& tasks) {
+  std::vector<std::pair<ncclComm*, std::vector<const Call*>>> by_comm;
+  for (const Task& task : tasks) {
+    if (task.make) continue;
+    const auto at = std::find_if(by_comm.begin(), by_comm.end(), [&](const auto& entry) { return entry.first == task.comm.get(); });
+    if (at != by_comm.end()) at->second.push_back(&task.call);
+    else by_comm.push_back({task.comm.get(), {&task.call}});
+  }
+  for (const auto& [comm, calls] : by_comm) {
+    Outcome matched = check_to_self(calls, comm->communicator().rank());
+    if (matched.ok()) continue;
+    if (!comm->blocking()) comm->keep(matched);
+    return matched;
+  }
+  std::vector<Started> started;
+  for (const auto& [comm, calls] : by_comm) start_calls(*comm, calls, started);
+  wait_for_all(started);
+  Outcome first;
+  for (const Started& s : started) {
+    Outcome outcome = outcome_of(s.work.status());
+    if (outcome.ok()) continue;
+    s.comm->keep(outcome);
+    if (first.ok()) first = std::move(outcome);
+  }
+  return first;
+}
+
+// The usual case, without lists.
+Outcome operate_alone(ncclComm& comm, const Call& call) {
+  if (call.what == Collective::send || call.what == Collective::recv)
+    if (Outcome matched = check_to_self({&call}, comm.communicator().rank()); !matched.ok()) return matched;
+  Outcome outcome = outcome_of(start(comm.communicator(), call).wait());
+  comm.keep(outcome);
+  return outcome;
+}
+
+Outcome perform(std::vector<Task>& tasks) {
+  if (Outcome made = create_all(tasks); !made.ok()) return made;
+  return operate(tasks);
+}
+
+// All that are busy until it is done.
+std::vector<std::shared_ptr<ncclComm>> involved(const std::vector<Task>& tasks) {
+  std::vector<std::shared_ptr<ncclComm>> all;
+  for (const Task& task : tasks)
+    for (const auto& comm : {task.comm, task.parent})
+      if (comm && std::find(all.begin(), all.end(), comm) == all.end()) all.push_back(comm);
+  return all;
+}
+
+}  // namespace
+
+Group& Group::of_this_thread() {
+  thread_local Group group;
+  return group;
+}
+
+void Group::refuse(const Outcome& why) {
+  if (open() && refused_.ok()) refused_ = why;
+}
+
+Outcome Group::add(Task task) {
+  if (!open()) {
+    if (!task.make && task.comm->blocking()) return operate_alone(*task.comm, task.call);
+    std::vector<Task> alone;
+    alone.push_back(std::move(task));
+    return carry_out(std::move(alone));
+  }
+  if (!tasks_.empty() && who_waits(tasks_[0]).blocking() != who_waits(task).blocking()) {
+    Outcome mixed{ncclInvalidArgument, "a group may not have both blocking and non-blocking communicators"};
+    take_back(task);
+    refuse(mixed);
+    return mixed;
+  }
+  tasks_.push_back(std::move(task));
+  return {};
+}
+
+Outcome Group::take(std::vector<Task>& tasks) {
+  depth_ = 0;
+  tasks = std::exchange(tasks_, {});
+  Outcome refused = std::exchange(refused_, {});
+  if (!refused.ok())
+    for (const Task& task : tasks) take_back(task);
+  return refused;
+}
+
+Outcome Group::end() {
+  if (!open()) return {ncclInvalidUsage, "no group was started on this thread"};
+  if (depth_ > 1) return --depth_, refused_;
+  std::vector<Task> tasks;
+  if (Outcome refused = take(tasks); !refused.ok()) return refused;
+  return tasks.empty() ? Outcome() : carry_out(std::move(tasks));
+}
+
+Outcome Group::carry_out(std::vector<Task> tasks) {
+  if (who_waits(tasks[0]).blocking()) {
+    Outcome outcome = perform(tasks);
+    if (!outcome.ok())
+      for (const Task& task : tasks)
+        if (task.make) take_back(task);
+    return outcome;
+  }
+  const auto busy = involved(tasks);
+  for (const auto& comm : busy) comm->begin_run();
+  std::thread([tasks = std::move(tasks), busy]() mutable {
+    remember(in(tasks[0].name, perform(tasks)));
+    for (const auto& comm : busy) comm->end_run();
+  }).detach();
+  return {ncclInProgress, ""};
+}
+
+Outcome Group::simulate(double& seconds) {
+  if (!open()) return {ncclInvalidUsage, "no group was started on this thread"};
+  if (depth_ > 1) return {ncclInvalidUsage, "only the outermost group can be simulated"};
+  std::vector<Task> tasks;
+  if (Outcome refused = take(tasks); !refused.ok()) return refused;
+  seconds = 0;
+  for (const Task& task : tasks) {
+    if (task.make) {
+      for (const Task& other : tasks) take_back(other);
+      return {ncclInvalidUsage, "the group makes communicators: only operations can be simulated"};
+    }
+    if (task.call.what == Collective::send || task.call.what == Collective::recv) continue;
+    const auto choice = task.comm->communicator().explain(task.call.what, task.call.count, task.call.type, task.call.op);
+    if (!choice) return outcome_of(choice.status());
+    seconds += choice->seconds;
+  }
+  return {};
+}
+
+}  // namespace tutti::nccl

@@ -1,0 +1,62 @@
+#include "nccl/outcome.h"
+
+#include <fmt/format.h>
+
+#include <mutex>
+
+#include "core/log.h"
+
+namespace tutti::nccl {
+namespace {
+
+struct Last {
+  std::mutex mutex;
+  std::string text;
+};
+// Never destroyed: threads may still be at work while the process ends.
+Last& last() {
+  static Last& kept = *new Last;
+  return kept;
+}
+
+thread_local std::string last_of_this_thread;
+
+ncclResult_t code_of(Code code) {
+  switch (code) {
+    case Code::ok: return ncclSuccess;
+    case Code::invalid_argument: return ncclInvalidArgument;
+    case Code::invalid_state: case Code::mismatch: case Code::unsupported: return ncclInvalidUsage;
+    case Code::peer_lost: case Code::timeout: case Code::network: case Code::aborted: return ncclRemoteError;
+    case Code::out_of_resources: case Code::damaged: return ncclSystemError;
+    case Code::internal: break;
+  }
+  return ncclInternalError;
+}
+
+}  // namespace
+
+Outcome outcome_of(const Status& status) {
+  if (status.ok()) return {};
+  return {code_of(status.code()), status.to_string()};
+}
+
+Outcome in(const char* call, Outcome outcome) {
+  if (outcome.failed()) outcome.text = fmt::format("{}: {}", call, outcome.text);
+  return outcome;
+}
+
+void remember(const Outcome& outcome) {
+  if (!outcome.failed()) return;
+  log::warning("{}", outcome.text);
+  last_of_this_thread = outcome.text;
+  const std::lock_guard held(last().mutex);
+  last().text = outcome.text;
+}
+
+std::string last_failure() {
+  if (!last_of_this_thread.empty()) return last_of_this_thread;
+  const std::lock_guard held(last().mutex);
+  return last().text;
+}
+
+}  // namespace tutti::nccl
