@@ -456,6 +456,10 @@ Result<std::shared_ptr<Relay>> Member::relay() {
   auto relay = Relay::make(device_, *this);
   if (!relay) return relay.status();
   auto held = engine_->lock();
+  if (destroyed_) {
+    (*relay)->detach();
+    return Status(Code::invalid_state, "the communicator was destroyed");
+  }
   engine_->add_relay(*relay);
   relay_ = *relay;
   return relay;
@@ -644,6 +648,10 @@ void Member::destroy(std::chrono::milliseconds limit) {
     engine_->settle(*this, Status(Code::aborted, "the communicator was destroyed while the operation was pending", rank_));
     engine_->remove_member(id_);
     last = !engine_->has_members();
+  }
+  {
+    std::lock_guard alone(relay_mutex_);
+    relay_.reset();
   }
   engine_->run_callbacks();
   if (last) engine_->shut_down("the communicator was destroyed while the operation was pending");

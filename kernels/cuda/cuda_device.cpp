@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -64,7 +65,6 @@ StreamWait find_stream_wait() {
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(std::string name) : name_(std::move(name)), stream_wait_(find_stream_wait()) {}
-  ~CudaDevice() override { give_back(); }
 
   std::string describe() const override { return name_; }
   bool owns(const void* memory) override {
@@ -180,7 +180,13 @@ Result<std::shared_ptr<Device>> open_device() {
     return Status(Code::unsupported, fmt::format("no GPU can be used here: CUDA says {} ({}); is there a driver, and does nvidia-smi list the GPU?",
                                                  cudaGetErrorString(error), cudaGetErrorName(error)));
   }
-  return std::shared_ptr<Device>(std::make_shared<CudaDevice>(fmt::format("CUDA device {} ({})", current, properties.name)));
+  // One a GPU, for good: its last user may be a call on a stream, from where CUDA must not be called.
+  static std::mutex mutex;
+  static auto* const devices = new std::map<int, std::shared_ptr<Device>>;
+  std::lock_guard held(mutex);
+  auto& device = (*devices)[current];
+  if (!device) device = std::make_shared<CudaDevice>(fmt::format("CUDA device {} ({})", current, properties.name));
+  return device;
 }
 
 Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op, int blocks, const SharedArguments& arguments) {

@@ -77,18 +77,20 @@ Options options() {
 void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)>& body, bool one_gpu = false) {
   const auto id = Communicator::make_unique_id();
   ASSERT_TRUE(id.ok()) << id.status().to_string();
-  const auto shared = std::make_shared<TwinDevice>(seed);
+  std::vector<std::shared_ptr<TwinDevice>> gpus;      // outlive all that their streams do
+  for (int r = 0; r < count; ++r) gpus.push_back(one_gpu && r > 0 ? gpus[0] : std::make_shared<TwinDevice>(seed * 100 + std::uint64_t(r)));
   std::vector<std::thread> threads;
   for (int r = 0; r < count; ++r)
     threads.emplace_back([&, r] {
       auto member = comm::join_by_id(r, count, *id, options());
       ASSERT_TRUE(member.ok()) << member.status().to_string();
-      const auto gpu = one_gpu ? shared : std::make_shared<TwinDevice>(seed * 100 + std::uint64_t(r));
+      const auto gpu = gpus[std::size_t(r)];
       (*member)->use_device(gpu);
       Rank rank{comm::Member::handle(std::move(*member)), gpu, gpu->make_stream(), r, count};
       body(rank);
     });
   for (auto& thread : threads) thread.join();
+  for (const auto& gpu : gpus) EXPECT_TRUE(gpu->synchronize());
 }
 
 constexpr DataType kType = DataType::i64;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -121,6 +122,15 @@ bool TwinDevice::synchronize(StreamHandle stream) {
   while (!queue.items.empty())
     if (!step(held)) return false;
   return true;
+}
+
+bool TwinDevice::synchronize() {
+  std::vector<StreamHandle> all;
+  {
+    std::lock_guard held(mutex_);
+    for (const auto& [handle, queue] : queues_) all.push_back(handle);
+  }
+  return std::all_of(all.begin(), all.end(), [this](StreamHandle stream) { return synchronize(stream); });
 }
 
 // --- memory ---

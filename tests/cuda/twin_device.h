@@ -29,6 +29,7 @@ class TwinDevice final : public Device {
   void set_capturing(StreamHandle stream, bool capturing);
   // All that was enqueued has run; false: not within a minute (by steps: nothing can go on).
   bool synchronize(StreamHandle stream);
+  bool synchronize();                                                          // all streams
   // Runs something of some stream. False: nothing can go on.
   bool step();
   // A stream stands still until let go.
