@@ -18,6 +18,8 @@ Status empty() { return Status(Code::invalid_state, "the communicator is empty o
 template <class Call>
 Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
   if (!member) return Work(empty());
+  if constexpr (requires { call.stream; })
+    if (call.stream.given) return member->start_on(call.stream.handle, call);
   auto prepared = comm::prepare(call, member->self());
   if (!prepared) return member->refuse(prepared.status());
   return member->start(std::move(*prepared));
@@ -26,6 +28,7 @@ Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
 template <class Call>
 Work run_pair(const std::shared_ptr<comm::Member>& member, Collective what, const Call& call) {
   if (!member) return Work(empty());
+  if (call.stream.given) return member->start_on(call.stream.handle, call);
   auto prepared = comm::prepare(call, member->self());
   if (!prepared) return member->refuse(prepared.status());
   return member->start_pair(what, std::move(*prepared), call.peer);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/member.h"
+#include "comm/relay.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "transport/shm/shm_transport.h"
@@ -89,6 +90,8 @@ void Engine::shut_down(const std::string& reason) {
   }
   run_callbacks();
   Lock held = lock();
+  for (const auto& relay : relays_) relay->detach();
+  relays_.clear();
   for (Parked& p : parked_) p.piece.release();
   parked_.clear();
   members_.clear();
@@ -138,7 +141,25 @@ void Engine::add_member(std::shared_ptr<Member> member) {
   members_[member->id()] = std::move(member);
 }
 
-void Engine::remove_member(std::uint32_t communicator) { members_.erase(communicator); }
+void Engine::remove_member(std::uint32_t communicator) {
+  std::erase_if(relays_, [&](const auto& relay) {
+    if (relay->member().id() != communicator) return false;
+    relay->detach();
+    return true;
+  });
+  members_.erase(communicator);
+}
+
+void Engine::add_relay(std::shared_ptr<Relay> relay) {
+  relays_.push_back(std::move(relay));
+  if (threaded_ && !thread_.joinable() && !stopping_) thread_ = std::thread([this] { progress_loop(); });   // a world of one rank has none before
+}
+
+void Engine::alarm() {
+  alarmed_ = true;
+  bell_.ring();
+  loop_->wake();
+}
 
 std::unique_ptr<Execution> Engine::take_execution() {
   if (idle_executions_.empty()) return std::make_unique<Execution>();
@@ -392,6 +413,7 @@ std::size_t Engine::memory_bytes() const {
   for (const auto& operation : pending_)
     if (operation->execution) bytes += operation->execution->memory_bytes() + operation->staging.capacity();
   for (const auto* t : transports_) bytes += t->memory_bytes();
+  for (const auto& relay : relays_) bytes += relay->memory_bytes();
   return bytes + journal_.memory_bytes();
 }
 

@@ -32,6 +32,7 @@ namespace tutti::transport { class TcpTransport; }
 namespace tutti::comm {
 
 class Member;
+class Relay;
 
 // In MessageKey::communicator: a send or recv, numbered by pair of ranks instead of by communicator.
 inline constexpr std::uint32_t kPairBit = 1u << 31;
@@ -93,10 +94,12 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   bool add_callback(Operation& operation, std::function<void(const Status&)>& callback);
   void run_callbacks();
   std::size_t memory();
+  void alarm();        // something of a relay's has changed; from a thread of the device's, so without any lock
 
   // Under the lock.
   void add_member(std::shared_ptr<Member> member);
   void remove_member(std::uint32_t communicator);
+  void add_relay(std::shared_ptr<Relay> relay);
   std::uint32_t next_token() { return ++last_token_; }
   // The world's, the start-up probe's, and one for those that this rank splits off; no other rank gives the same.
   static constexpr std::uint32_t kWorldCommunicator = 0, kProbeCommunicator = 1;
@@ -208,6 +211,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::vector<std::unique_ptr<Execution>> idle_executions_;
   std::size_t idle_bytes_ = 0;           // that they hold
   std::vector<Parked> parked_;
+  std::vector<std::shared_ptr<Relay>> relays_;
+  std::atomic<bool> alarmed_{false};     // the progress thread shall drive, whoever is expected to wait
   std::vector<std::pair<std::function<void(const Status&)>, Status>> callbacks_;
   std::uint32_t passes_ = 0;             // of progress(); the loop is asked every so many
   std::uint64_t deliveries_ = 0;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/check.h"
+#include "kernels/cuda/cuda_device.h"
 #include "kernels/kernels.h"
 
 namespace tutti::comm {
@@ -56,12 +58,24 @@ Operation* Member::find(int peer, const SegmentHeader& header) {
     return nullptr;
   }
   const std::uint32_t at = header.key.operation - first_sequence_;
-  return at < window_.size() ? window_[at].get() : nullptr;
+  return at < window_.size() && window_[at] != held_ ? window_[at].get() : nullptr;
+}
+
+bool Member::is_held(std::uint32_t sequence) const {
+  const std::uint32_t at = sequence - first_sequence_;
+  return held_ && at < window_.size() && window_[at] == held_;
+}
+
+std::uint32_t Member::started() const {
+  const auto first = held_ ? std::find(window_.begin(), window_.end(), held_) : window_.end();
+  return first == window_.end() ? next_sequence_ : first_sequence_ + std::uint32_t(first - window_.begin());
 }
 
 bool Member::has_ended(const SegmentHeader& header, int peer) const {
-  const std::uint32_t next = header.key.communicator & kPairBit ? pairs_[std::size_t(peer)].receives : next_sequence_;
-  return std::int32_t(header.key.operation - next) < 0;
+  const std::uint32_t number = header.key.operation;
+  if (!(header.key.communicator & kPairBit)) return std::int32_t(number - next_sequence_) < 0 && !is_held(number);
+  const Pair& pair = pairs_[std::size_t(peer)];
+  return std::int32_t(number - pair.receives) < 0 && std::find(pair.held.begin(), pair.held.end(), number) == pair.held.end();
 }
 
 std::optional<Call> Member::earlier(std::uint32_t sequence) const {
@@ -294,14 +308,15 @@ std::unique_ptr<ResultCheck> Member::make_check(const Prepared& call, const Oper
   return check;
 }
 
-Result<std::shared_ptr<Operation>> Member::bind(Prepared& call) {
+Result<std::shared_ptr<Operation>> Member::bind(Prepared& call, std::optional<std::uint32_t> held_number) {
   auto compiled = plan(call);
   if (!compiled) return compiled.status();
   auto operation = make_operation(call.call);
   if (call.barrier) operation->call.collective = Collective::barrier;
-  operation->sequence = next_sequence_++;
+  operation->sequence = held_number ? *held_number : next_sequence_++;
   if (window_.empty()) first_sequence_ = operation->sequence;
-  window_.push_back(operation);
+  if (held_number) window_[operation->sequence - first_sequence_] = operation;
+  else window_.push_back(operation);
   const bool wide = needs_wide(call.binding, **compiled);
   if (wide || (call.call.op == ReduceOp::premul_sum && algorithms::is_reduction(call.call.collective))) {
     algorithms::Request request = (*compiled)->request;
@@ -344,6 +359,13 @@ Work Member::start_pair(Collective what, Prepared call, int peer) {
     return Work(operation);
   }
   operation->sequence = what == Collective::send ? pair.sends++ : pair.receives++;
+  bind_pair(operation, what, call, peer);
+  return submit(operation, held);
+}
+
+// Numbered already.
+void Member::bind_pair(const std::shared_ptr<Operation>& operation, Collective what, Prepared& call, int peer) {
+  Pair& pair = pairs_[std::size_t(peer)];
   if (what == Collective::recv) pair.receiving.push_back(operation);
   operation->call.collective = Collective::send;
   call.binding.header.key = {id_ | kPairBit, operation->sequence, 0};
@@ -354,7 +376,6 @@ Work Member::start_pair(Collective what, Prepared call, int peer) {
   operation->execution->bind(pair_program(what, peer), call.binding);
   if (what == Collective::send) pair.sending.push_back(operation);
   if (what == Collective::send && pair.sending.front() == operation) operation->execution->set_oldest();
-  return submit(operation, held);
 }
 
 // A send to oneself meets the recv of the same number, whichever comes first.
@@ -426,6 +447,93 @@ Work Member::end_group() {
       }
     });
   return Work(all);
+}
+
+// --- on a stream ---
+
+Result<std::shared_ptr<Relay>> Member::relay() {
+  std::lock_guard alone(relay_mutex_);
+  if (relay_) return relay_;
+  if (!device_) {
+    auto device = kernels::cuda::open_device();
+    if (!device) return device.status();
+    device_ = std::move(*device);
+  }
+  auto relay = Relay::make(device_, *this);
+  if (!relay) return relay.status();
+  auto held = engine_->lock();
+  if (destroyed_) {
+    (*relay)->detach();
+    return Status(Code::invalid_state, "the communicator was destroyed");
+  }
+  engine_->add_relay(*relay);
+  relay_ = *relay;
+  return relay;
+}
+
+Work Member::start_on(StreamHandle stream, const Form& form) {
+  const auto refused = [&](Code code, const std::string& why) {
+    return refuse(Status(code, fmt::format("{} on a stream: {}", name_of(collective_of(form)), why)));
+  };
+  if (const auto checked = prepare(form, {rank_, rank_count()}); !checked) return refuse(checked.status());
+  const auto carrier = relay();
+  if (!carrier) return refused(carrier.status().code(), carrier.status().text());
+  const auto capturing = device_->capturing(stream);
+  if (!capturing) return refused(capturing.status().code(), capturing.status().text());
+  if (*capturing)
+    return refused(Code::unsupported, "the stream is being captured into a graph, and the host takes part in the operation each time: call it outside of the capture");
+  {
+    auto held = engine_->lock();
+    for (const Group& group : groups_)
+      if (group.owner == std::this_thread::get_id()) {
+        held.unlock();
+        return refused(Code::unsupported, "operations on a stream cannot be grouped: call them between begin_group and end_group without a stream, or one by one");
+      }
+  }
+  return (*carrier)->start(form, stream);
+}
+
+Result<std::uint32_t> Member::hold(const Form& form, std::uint32_t count) {
+  if (destroyed_) return Status(Code::invalid_state, "the communicator was destroyed");
+  if (!broken_.ok()) return broken_;
+  const auto pair_numbers = [&](int peer, bool receives) -> Result<std::uint32_t> {
+    if (peer == rank_) return Status(Code::unsupported, "send or recv on a stream with this rank itself: copy on the stream instead");
+    Pair& pair = pairs_[std::size_t(peer)];
+    std::uint32_t& next = receives ? pair.receives : pair.sends;
+    for (std::uint32_t i = 0; receives && i < count; ++i) pair.held.push_back(next + i);
+    return std::exchange(next, next + count);
+  };
+  if (const auto* send = std::get_if<Send>(&form)) return pair_numbers(send->peer, false);
+  if (const auto* recv = std::get_if<Recv>(&form)) return pair_numbers(recv->peer, true);
+  if (!held_) held_ = make_operation({Collective::barrier});
+  if (window_.empty()) first_sequence_ = next_sequence_;
+  window_.insert(window_.end(), count, held_);
+  return std::exchange(next_sequence_, next_sequence_ + count);
+}
+
+Result<std::shared_ptr<Operation>> Member::begin_held(const Form& form, Prepared call, std::uint32_t number) {
+  const auto* const send = std::get_if<Send>(&form);
+  const auto* const recv = std::get_if<Recv>(&form);
+  std::shared_ptr<Operation> operation;
+  if (send || recv) {
+    const int peer = send ? send->peer : recv->peer;
+    operation = make_operation(call.call);
+    operation->sequence = number;
+    if (recv) std::erase(pairs_[std::size_t(peer)].held, number);
+    bind_pair(operation, send ? Collective::send : Collective::recv, call, peer);
+  } else {
+    auto bound = bind(call, number);
+    if (!bound) return bound;
+    operation = std::move(*bound);
+  }
+  engine_->start(operation);
+  return operation;
+}
+
+std::shared_ptr<Operation> Member::stand_in() {
+  auto operation = make_operation({Collective::barrier});
+  operation->sequence = ~0u;
+  return operation;
 }
 
 // --- split, ends ---
@@ -532,7 +640,7 @@ void Member::destroy(std::chrono::milliseconds limit) {
     {
       auto held = engine_->lock();
       for (const auto& operation : window_)
-        if (operation) pending.push_back(operation);
+        if (operation && operation != held_) pending.push_back(operation);
     }
     for (const auto& operation : pending) {
       const auto left = until - std::chrono::steady_clock::now();
@@ -546,6 +654,10 @@ void Member::destroy(std::chrono::milliseconds limit) {
     engine_->settle(*this, Status(Code::aborted, "the communicator was destroyed while the operation was pending", rank_));
     engine_->remove_member(id_);
     last = !engine_->has_members();
+  }
+  {
+    std::lock_guard alone(relay_mutex_);
+    relay_.reset();
   }
   engine_->run_callbacks();
   if (last) engine_->shut_down("the communicator was destroyed while the operation was pending");

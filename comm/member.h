@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <tutti/communicator.h>
@@ -14,6 +15,7 @@
 #include "comm/engine.h"
 #include "comm/hang_report.h"
 #include "comm/planner.h"
+#include "comm/relay.h"
 #include "comm/shrinking.h"
 #include "comm/watch.h"
 
@@ -42,6 +44,10 @@ class Member : public std::enable_shared_from_this<Member> {
   // Without the lock. Checks nothing but the state; `call` has been checked.
   Work start(Prepared call);
   Work start_pair(Collective what, Prepared call, int peer);   // send, recv
+  // The same on a stream of a GPU: checked, then carried by this member's relay, which comes to be with the first one.
+  Work start_on(StreamHandle stream, const Form& form);
+  // The GPU's; before the first start_on. Without it, the one that there is here.
+  void use_device(std::shared_ptr<Device> device) { device_ = std::move(device); }
   // Plans made before are dropped. All ranks do so between the same two operations.
   void set_prices(Prices prices);
   void begin_group();
@@ -88,7 +94,12 @@ class Member : public std::enable_shared_from_this<Member> {
   };
   Hang& hang() { return hang_; }
   bool destroyed() const { return destroyed_; }
-  std::uint32_t started() const { return next_sequence_; }
+  std::uint32_t started() const;     // number of the first collective that has not begun here
+  // For the relay, under the lock. Numbers for `count` operations that begin later; what peers send for them is kept until then.
+  // The state of the communicator, where it cannot have any.
+  Result<std::uint32_t> hold(const Form& form, std::uint32_t count);
+  Result<std::shared_ptr<Operation>> begin_held(const Form& form, Prepared call, std::uint32_t number);
+  std::shared_ptr<Operation> stand_in();      // for several, in the user's hand
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   // Whether it belongs to an operation that has ended here.
   bool has_ended(const transport::SegmentHeader& header, int peer) const;
@@ -110,7 +121,10 @@ class Member : public std::enable_shared_from_this<Member> {
   bool needs_wide(const Binding& binding, const Program& program) const;
   void stage(Operation& operation, Prepared& call, bool wide) const;
   // Under the lock: planned, numbered and bound, not begun. Changes the call.
-  Result<std::shared_ptr<Operation>> bind(Prepared& call);
+  Result<std::shared_ptr<Operation>> bind(Prepared& call, std::optional<std::uint32_t> held_number = {});
+  void bind_pair(const std::shared_ptr<Operation>& operation, Collective what, Prepared& call, int peer);
+  bool is_held(std::uint32_t sequence) const;
+  Result<std::shared_ptr<Relay>> relay();
   std::unique_ptr<ResultCheck> make_check(const Prepared& call, const Operation& of);
   void begin(const std::shared_ptr<Operation>& operation);
   Work refuse(const Status& why, Engine::Lock& held);
@@ -146,6 +160,7 @@ class Member : public std::enable_shared_from_this<Member> {
     std::uint32_t sends = 0, receives = 0;          // numbers of the next ones
     std::deque<std::shared_ptr<Operation>> receiving, sending;
     std::deque<std::pair<std::shared_ptr<Operation>, Prepared>> to_self;   // sends to oneself without a receive yet
+    std::deque<std::uint32_t> held;                 // numbers of receives that have not begun
   };
   std::vector<Pair> pairs_;
   struct Group {
@@ -161,6 +176,10 @@ class Member : public std::enable_shared_from_this<Member> {
   Watch watch_;                                   // of operations that do not move
   std::unique_ptr<Shrinking> shrinking_;          // made when somebody wants it
   bool destroyed_ = false;
+  std::shared_ptr<Operation> held_;               // in window_ for each collective that has its number and has not begun
+  std::shared_ptr<Device> device_;
+  std::mutex relay_mutex_;
+  std::shared_ptr<Relay> relay_;
 };
 
 }  // namespace tutti::comm

@@ -10,6 +10,7 @@
 
 #include "comm/engine.h"
 #include "comm/member.h"
+#include "comm/relay.h"
 #include "core/log.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -48,6 +49,7 @@ bool Engine::progress() {
     any |= operation->execution->retry();
     if (operation->execution && operation->execution->finished()) complete(*operation, {});
   }
+  for (std::size_t i = 0; i < relays_.size(); ++i) any |= relays_[i]->advance();
   if (++passes_ % kLoopEvery == 0) any |= loop_->run(Nanoseconds(0));
   return any || deliveries_ != before;
 }
@@ -194,7 +196,7 @@ void Engine::progress_loop() {
     const std::uint32_t starts = starts_;
     quiet = starts == seen ? std::min(quiet + 1, kTicks) : 0;
     seen = starts;
-    if (drivers_ > 0 || (rung && expects_wait_)) continue;
+    if (drivers_ > 0 || (rung && expects_wait_ && !alarmed_.exchange(false))) continue;
     if (!drive_unwaited()) return;
   }
 }

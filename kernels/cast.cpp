@@ -1,12 +1,10 @@
-// cast_values: read into one of three wide types that holds every value of the source, then round from there.
+// cast_values: a strip is read into one of three wide types, then rounded from there.
 #include <kernels/cast.h>
 
 #include <cstdint>
 #include <cstring>
-#include <limits>
-#include <type_traits>
 
-#include <kernels/convert.h>
+#include <kernels/cast_value.h>
 
 namespace tutti::kernels {
 namespace {
@@ -47,62 +45,13 @@ void with_type(DataType type, F f) {
   }
 }
 
-// The wide type of T: f64 for floats, the 64-bit integer of its sign otherwise.
-template <class T>
-using WideOf = std::conditional_t<!std::is_integral_v<T>, double,
-                                  std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
-
 template <class T>
 void read(WideOf<T>* out, const std::byte* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_arithmetic_v<T>)
-      out[i] = WideOf<T>(load<T>(in, i));
-    else
-      out[i] = double(to_f32<T>(load<typename T::Bits>(in, i)));
-  }
+  for (std::size_t i = 0; i < count; ++i) out[i] = cast_read<T>(load<Stored<T>>(in, i));
 }
-
-// To f64 with round-to-odd, so that one more rounding, to 24 bits or fewer, is as good as one alone.
-template <class Integer>
-double odd_double(Integer value) {
-  const bool negative = std::is_signed_v<Integer> && value < 0;
-  std::uint64_t magnitude = negative ? 0 - std::uint64_t(value) : std::uint64_t(value);
-  if (magnitude >> 53)
-    magnitude = (magnitude & ~std::uint64_t(0x7ff)) | (std::uint64_t((magnitude & 0x7ff) != 0) << 11);
-  return negative ? -double(magnitude) : double(magnitude);
-}
-
-template <class T>
-T saturated(double value) {
-  constexpr double beyond = double(std::numeric_limits<T>::max() / 2 + 1) * 2;  // max + 1, which f64 holds
-  if (value != value) return 0;
-  if (value >= beyond) return std::numeric_limits<T>::max();
-  if (value <= double(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  return T(value);
-}
-
 template <class T, class Wide>
 void write(std::byte* out, const Wide* in, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const Wide value = in[i];
-    if constexpr (std::is_integral_v<T>) {
-      if constexpr (std::is_integral_v<Wide>)
-        store(out, i, T(value));
-      else
-        store(out, i, saturated<T>(value));
-    } else if constexpr (std::is_floating_point_v<T>) {
-      const T rounded = T(value);
-      if constexpr (sizeof(T) == 8)
-        store(out, i, rounded == rounded ? rounded : __builtin_bit_cast(T, kNanF64));
-      else
-        store(out, i, rounded == rounded ? rounded : __builtin_bit_cast(T, kNanF32));
-    } else {
-      if constexpr (std::is_integral_v<Wide>)
-        store(out, i, from_f64<T>(odd_double(value)));
-      else
-        store(out, i, from_f64<T>(value));
-    }
-  }
+  for (std::size_t i = 0; i < count; ++i) store(out, i, cast_write<T>(in[i]));
 }
 
 }  // namespace
@@ -117,6 +66,17 @@ void cast_values(DataType to, std::byte* out, DataType from, const std::byte* in
       with_type(to, [&]<class To>(Tag<To>) { write<To>(out + begin * size_of(to), wide, now); });
     }
   });
+}
+
+std::uint64_t rounded_factor(DataType type, double factor) {
+  std::byte rounded[8] = {};
+  cast_values(type, rounded, DataType::f64, reinterpret_cast<const std::byte*>(&factor), 1);
+  if (is_narrow_float(type)) {
+    std::byte narrow[8];
+    std::memcpy(narrow, rounded, sizeof narrow);
+    cast_values(DataType::f32, rounded, type, narrow, 1);
+  }
+  return load<std::uint64_t>(rounded, 0);
 }
 
 }  // namespace tutti::kernels

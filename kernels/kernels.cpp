@@ -76,16 +76,9 @@ void reduce(DataType type, ReduceOp op, std::byte* out, std::span<const std::byt
 }
 
 void scale(DataType type, std::byte* out, const std::byte* in, std::size_t count, double factor) {
-  alignas(8) std::byte rounded[8];
-  float narrow_value;
   TUTTI_CHECK(std::size_t(type) < std::size_t(kTypes));
-  cast_values(type, rounded, DataType::f64, reinterpret_cast<const std::byte*>(&factor), 1);
-  if (is_narrow_float(type)) {  // the loops want it in f32
-    std::byte widened[sizeof(float)];
-    cast_values(DataType::f32, widened, type, rounded, 1);
-    std::memcpy(rounded, widened, sizeof narrow_value);
-  }
-  table().scale[std::size_t(type)](out, in, count, rounded);
+  const std::uint64_t rounded = rounded_factor(type, factor);
+  table().scale[std::size_t(type)](out, in, count, &rounded);
 }
 
 void cast(DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) {

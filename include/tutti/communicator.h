@@ -10,13 +10,15 @@
 // later operations end with the first cause. Out-of-place inputs are intact after a failure; outputs are unspecified.
 //
 // Buffers: `count` is in elements of `type`. Pointers need no alignment. `input` and `output` may be the same place where
-// "in place" is said below, and must not overlap otherwise. A count of 0 is valid and moves nothing.
+// "in place" is said below, and must not overlap otherwise. A count of 0 is valid and moves nothing. Memory of a GPU: with
+// `stream` (device_stream.h); unsupported: no GPU, a stream that is being captured into a graph, or inside a group.
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tutti/device_stream.h>
 #include <tutti/status.h>
 #include <tutti/types.h>
 #include <tutti/work.h>
@@ -51,6 +53,7 @@ struct AllReduce {      // output[i] = op over ranks of input[i]. In place: inpu
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
   double factor = 1.0;  // premul_sum: this rank's factor, rounded to `type`; ignored otherwise
+  DeviceStream stream;
 };
 struct ReduceScatter {  // input: rank_count blocks of `count`; output: this rank's block, reduced. In place: output == input + rank*count.
   const void* input = nullptr;
@@ -59,12 +62,14 @@ struct ReduceScatter {  // input: rank_count blocks of `count`; output: this ran
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
   double factor = 1.0;
+  DeviceStream stream;
 };
 struct AllGather {      // output: rank_count blocks of `count`, block r from rank r. In place: input == output + rank*count.
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;
   DataType type = DataType::f32;
+  DeviceStream stream;
 };
 struct Broadcast {      // output on every rank = input of root. Only root reads `input`. In place: input == output.
   const void* input = nullptr;
@@ -72,6 +77,7 @@ struct Broadcast {      // output on every rank = input of root. Only root reads
   std::size_t count = 0;
   DataType type = DataType::f32;
   int root = 0;
+  DeviceStream stream;
 };
 struct Reduce {         // output on root = op over ranks of input. Only root writes `output`. In place: input == output.
   const void* input = nullptr;
@@ -81,6 +87,7 @@ struct Reduce {         // output on root = op over ranks of input. Only root wr
   ReduceOp op = ReduceOp::sum;
   int root = 0;
   double factor = 1.0;
+  DeviceStream stream;
 };
 struct Gather {         // root's output: rank_count blocks of `count`. In place on root: input == output + root*count.
   const void* input = nullptr;
@@ -88,6 +95,7 @@ struct Gather {         // root's output: rank_count blocks of `count`. In place
   std::size_t count = 0;
   DataType type = DataType::f32;
   int root = 0;
+  DeviceStream stream;
 };
 struct Scatter {        // root's input: rank_count blocks of `count`; each rank's output: its block. In place on root: output == input + root*count.
   const void* input = nullptr;
@@ -95,12 +103,14 @@ struct Scatter {        // root's input: rank_count blocks of `count`; each rank
   std::size_t count = 0;
   DataType type = DataType::f32;
   int root = 0;
+  DeviceStream stream;
 };
 struct AllToAll {       // input block j goes to rank j; output block i came from rank i; blocks of `count`. In place: input == output.
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;
   DataType type = DataType::f32;
+  DeviceStream stream;
 };
 // The v forms: blocks of different sizes. `counts` has one entry a rank; blocks lie one behind another unless `offsets`
 // (in elements, one a rank, blocks must not overlap) says otherwise. all_gather_v and reduce_scatter_v: every rank passes the same counts.
@@ -132,12 +142,14 @@ struct Send {
   std::size_t count = 0;
   DataType type = DataType::f32;
   int peer = 0;         // sending to oneself is allowed; the matching recv must be started too
+  DeviceStream stream;
 };
 struct Recv {
   void* output = nullptr;
   std::size_t count = 0;
   DataType type = DataType::f32;
   int peer = 0;
+  DeviceStream stream;
 };
 
 // What the planner chose for one operation.

@@ -30,6 +30,7 @@ CrewRank::~CrewRank() {
   survivors_ = {};
   communicator_ = {};
   member_.reset();
+  if (gpu_) (void)gpu_->synchronize();       // what its streams hold ends with them
 }
 
 bool CrewRank::done() const { return completed == crew_.options.exchanges; }
@@ -47,6 +48,7 @@ void CrewRank::tick() {
   }
   if (!member_) return;
   moved_ = false;
+  for (std::uint64_t steps = gpu_ ? crew_.world.dice().below(6) : 0; steps > 0; --steps) moved_ |= gpu_->step();
   drive();
   collect();
   start_next();
@@ -68,6 +70,11 @@ void CrewRank::join() {
   if (!member) return end(member.status());
   joined = true;
   member_ = *member;
+  if (crew_.options.gpus) {
+    gpu_ = std::make_shared<twin::TwinDevice>(crew_.world.seed() + std::uint64_t(rank), twin::TwinDevice::Drive::by_steps);
+    streams_ = {gpu_->make_stream(), gpu_->make_stream(), {}};
+    member_->use_device(gpu_);
+  }
   communicator_ = comm::Member::handle(member_);
 }
 
@@ -89,7 +96,9 @@ void CrewRank::collect() {
     }
     moved_ = true;
     judge(*it);
-    it = pending_.erase(it);
+    const auto ended = it++;
+    if (gpu_) on_streams_.splice(on_streams_.end(), pending_, ended);
+    else pending_.erase(ended);
   }
 }
 
@@ -113,7 +122,8 @@ void CrewRank::start_next() {
          loop.now() >= next_start_) {
     pending_.push_back({started_, Share(options.agenda(rank, started_), rank), {}});
     ++started_;
-    pending_.back().work = pending_.back().share.start(communicator_);
+    const DeviceStream stream = gpu_ ? streams_[crew_.world.dice().below(streams_.size())] : DeviceStream{};
+    pending_.back().work = pending_.back().share.start(communicator_, stream);
     next_start_ = loop.now() + crew_.world.dice().up_to(options.pause) + (rank == options.late_rank ? options.late_by : Nanoseconds{0});
     moved_ = true;
   }

@@ -12,6 +12,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/member.h"
+#include "tests/cuda/twin_device.h"
 #include "tests/sim/exchange.h"
 #include "transport/sim/sim_world.h"
 
@@ -31,6 +32,7 @@ struct CrewOptions {
   int carry_on = 0;                          // exchanges among the survivors, after a failure and shrink()
   int late_rank = -1;                        // thinks for late_by from each start to the next
   Nanoseconds late_by{0};
+  bool gpus = false;                         // each rank has a twin of one: exchanges are on one of its streams, or on none
 };
 
 class Crew;
@@ -90,6 +92,9 @@ class CrewRank {
   std::list<Pending> carrying_;              // one at most
   int started_ = 0;
   TimePoint next_start_{};
+  std::shared_ptr<twin::TwinDevice> gpu_;
+  std::list<Pending> on_streams_;            // ended; after a failure a stream may still copy from and to them
+  std::vector<DeviceStream> streams_;        // among them none
   bool moved_ = false;
   Nanoseconds nap_{0};
   std::shared_ptr<void> alarm_;

@@ -183,25 +183,25 @@ Share::Share(const Exchange& exchange, int rank) : exchange_(exchange), rank_(ra
   }
 }
 
-Work Share::start(Communicator& to) {
+Work Share::start(Communicator& to, DeviceStream stream) {
   const Exchange& x = exchange_;
   const void* in = input_;
   void* out = output_;
   switch (x.what) {
-    case Collective::all_reduce: return to.all_reduce({in, out, x.count, x.type, x.op, x.factor(rank_)});
-    case Collective::reduce: return to.reduce({in, out, x.count, x.type, x.op, x.root, x.factor(rank_)});
-    case Collective::broadcast: return to.broadcast({in, out, x.count, x.type, x.root});
-    case Collective::gather: return to.gather({in, out, x.count, x.type, x.root});
-    case Collective::scatter: return to.scatter({in, out, x.count, x.type, x.root});
+    case Collective::all_reduce: return to.all_reduce({in, out, x.count, x.type, x.op, x.factor(rank_), stream});
+    case Collective::reduce: return to.reduce({in, out, x.count, x.type, x.op, x.root, x.factor(rank_), stream});
+    case Collective::broadcast: return to.broadcast({in, out, x.count, x.type, x.root, stream});
+    case Collective::gather: return to.gather({in, out, x.count, x.type, x.root, stream});
+    case Collective::scatter: return to.scatter({in, out, x.count, x.type, x.root, stream});
     case Collective::reduce_scatter:
       if (x.ragged) return to.reduce_scatter_v({in, out, x.blocks_from(rank_), {}, x.type, x.op, x.factor(rank_)});
-      return to.reduce_scatter({in, out, x.count, x.type, x.op, x.factor(rank_)});
+      return to.reduce_scatter({in, out, x.count, x.type, x.op, x.factor(rank_), stream});
     case Collective::all_gather:
       if (x.ragged) return to.all_gather_v({in, out, x.blocks_from(0), {}, x.type});
-      return to.all_gather({in, out, x.count, x.type});
+      return to.all_gather({in, out, x.count, x.type, stream});
     case Collective::all_to_all:
       if (x.ragged) return to.all_to_all_v({in, out, x.blocks_from(rank_), x.blocks_to(rank_), {}, {}, x.type});
-      return to.all_to_all({in, out, x.count, x.type});
+      return to.all_to_all({in, out, x.count, x.type, stream});
     case Collective::send: {
       to.begin_group();
       Work sent = to.send({in, x.count, x.type, (rank_ + x.root) % x.ranks});

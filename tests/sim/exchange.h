@@ -38,7 +38,8 @@ std::vector<std::byte> encode(DataType type, const std::vector<double>& numbers)
 class Share {
  public:
   Share(const Exchange& exchange, int rank);
-  Work start(Communicator& communicator);
+  // On a stream where one is given and the call can be on one.
+  Work start(Communicator& communicator, DeviceStream stream = {});
   const Exchange& exchange() const { return exchange_; }
   bool right() const;             // the output is as it should be, and so is an input of its own
   bool input_intact() const;      // true where it works in place

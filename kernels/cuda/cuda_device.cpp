@@ -1,0 +1,218 @@
+#include "kernels/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include "kernels/cuda/shared_body.h"
+
+#if defined(TUTTI_HAS_CUDA)
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "core/check.h"
+#include "kernels/cast.h"
+#include "kernels/cuda/await_body.h"
+#include "kernels/cuda/cast_body.h"
+#include "kernels/cuda/table.h"
+
+namespace tutti::kernels::cuda {
+namespace {
+
+constexpr int kMostBlocksPerProcessor = 8;      // of kThreads: 2048 threads, as many as a processor of the GPU runs at once
+
+Status status_of(cudaError_t error, const std::string& what) {
+  if (error == cudaSuccess) return {};
+  const Code code = error == cudaErrorMemoryAllocation ? Code::out_of_resources : Code::internal;
+  return Status(code, fmt::format("{}: CUDA says {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)));
+}
+
+const TypeTable& table_of(DataType type) {
+  using Get = const TypeTable& (*)();
+  constexpr Get tables[] = {i8_table, u8_table, i32_table, u32_table, i64_table, u64_table,
+                            f16_table, bf16_table, f32_table, f64_table, f8e4m3_table, f8e5m2_table};
+  static_assert(std::size(tables) == kTypes);
+  return tables[int(type)]();
+}
+
+Combine combine_of(ReduceOp op) { return op == ReduceOp::prod ? kProd : op == ReduceOp::min ? kMin : op == ReduceOp::max ? kMax : kSum; }
+
+int blocks_for(std::size_t bytes) {
+  int device = 0, processors = 1;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  const std::size_t packs = bytes / 16 + 1, wanted = (packs + kThreads - 1) / kThreads;
+  return int(std::min<std::size_t>(wanted, std::size_t(processors) * kMostBlocksPerProcessor));
+}
+
+using StreamWait = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+
+// Since 12.0 streams can wait for memory wherever there is a driver of that age.
+StreamWait find_stream_wait() {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000, cudaEnableDefault, &result);
+  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  return reinterpret_cast<StreamWait>(found);
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(std::string name) : name_(std::move(name)), stream_wait_(find_stream_wait()) {}
+
+  std::string describe() const override { return name_; }
+  bool owns(const void* memory) override {
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
+      cudaGetLastError();      // it is nobody's failure
+      return false;
+    }
+    return attributes.type == cudaMemoryTypeDevice;
+  }
+
+  Result<std::byte*> allocate(std::size_t bytes) override {
+    void* memory = nullptr;
+    const Status status = status_of(cudaMalloc(&memory, bytes), fmt::format("{} bytes of device memory", bytes));
+    return status.ok() ? Result<std::byte*>(static_cast<std::byte*>(memory)) : status;
+  }
+  void release(std::byte* memory) override { cudaFree(memory); }
+  Result<std::byte*> allocate_pinned(std::size_t bytes) override {
+    give_back();
+    void* memory = nullptr;
+    const Status status = status_of(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped), fmt::format("{} bytes of pinned memory", bytes));
+    if (!status.ok()) return status;
+    std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{});
+    return static_cast<std::byte*>(memory);
+  }
+  void release_pinned(std::byte* memory) override {
+    std::lock_guard held(mutex_);
+    pinned_.push_back(memory);
+  }
+  Result<EventHandle> make_event() override {
+    cudaEvent_t event = nullptr;
+    const Status status = status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+    return status.ok() ? Result<EventHandle>(event) : status;
+  }
+  void release_event(EventHandle event) override {
+    std::lock_guard held(mutex_);
+    events_.push_back(event);
+  }
+
+  Result<bool> capturing(StreamHandle stream) override {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    const Status status = status_of(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture), "the stream of the call");
+    return status.ok() ? Result<bool>(capture != cudaStreamCaptureStatusNone) : status;
+  }
+  Status record(StreamHandle stream, EventHandle event) override {
+    return status_of(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)), "an event on the stream");
+  }
+  Status wait(StreamHandle stream, EventHandle event) override {
+    return status_of(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0), "a wait on the stream");
+  }
+  Status copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) override {
+    if (rows.bytes == 0 || rows.rows == 0) return {};
+    const auto s = static_cast<cudaStream_t>(stream);
+    const cudaError_t error = rows.rows == 1 ? cudaMemcpyAsync(to, from, rows.bytes, cudaMemcpyDefault, s)
+                                             : cudaMemcpy2DAsync(to, rows.to_pitch, from, rows.from_pitch, rows.bytes, rows.rows, cudaMemcpyDefault, s);
+    return status_of(error, fmt::format("a copy of {} times {} bytes", rows.rows, rows.bytes));
+  }
+  Status call(StreamHandle stream, void (*function)(void*), void* argument) override {
+    return status_of(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), function, argument), "a call on the stream");
+  }
+  Status await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) override {
+    if (!stream_wait_) return status_of(cudaError_t(launch_await(stream, {word, value})), "a kernel that waits");
+    const CUresult result = stream_wait_(static_cast<CUstream>(stream), CUdeviceptr(word), value, CU_STREAM_WAIT_VALUE_GEQ);
+    if (result == CUDA_SUCCESS) return {};
+    return Status(Code::internal, fmt::format("a wait of the stream for memory: the CUDA driver says {}", int(result)));
+  }
+  Status reduce(StreamHandle stream, const DeviceReduction& r) override {
+    TUTTI_CHECK(r.n >= 1 && r.n <= kPassInputs && r.divide_by != 0);
+    ReduceArguments a;
+    a.out = r.out;
+    std::copy_n(r.inputs, r.n, a.inputs);
+    a.n = r.n;
+    a.count = r.count;
+    a.divide_by = r.divide_by;
+    a.scaled = r.factors != nullptr;
+    for (int k = 0; r.factors && k < r.n; ++k) a.factors[k] = rounded_factor(r.type, r.factors[k]);
+    const Launch launch = table_of(r.type).reduce[combine_of(r.op)][r.n - 1];
+    return status_of(cudaError_t(launch(blocks_for(r.count * size_of(r.type)), stream, &a)), "the kernel of a reduction");
+  }
+  Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) override {
+    const CastArguments a{out, in, count};
+    return status_of(cudaError_t(table_of(from).cast[int(to)](blocks_for(count * size_of(from)), stream, &a)), "the kernel of a cast");
+  }
+
+ private:
+  // What was released, from a thread that may call CUDA.
+  void give_back() {
+    std::lock_guard held(mutex_);
+    for (std::byte* memory : pinned_) cudaFreeHost(memory);
+    for (EventHandle event : events_) cudaEventDestroy(static_cast<cudaEvent_t>(event));
+    pinned_.clear();
+    events_.clear();
+  }
+
+  std::string name_;
+  StreamWait stream_wait_;
+  std::mutex mutex_;
+  std::vector<std::byte*> pinned_;
+  std::vector<EventHandle> events_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Device>> open_device() {
+  int count = 0, current = 0;
+  cudaDeviceProp properties{};
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
+  if (error == cudaSuccess) error = cudaGetDevice(&current);
+  if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, current);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return Status(Code::unsupported, fmt::format("no GPU can be used here: CUDA says {} ({}); is there a driver, and does nvidia-smi list the GPU?",
+                                                 cudaGetErrorString(error), cudaGetErrorName(error)));
+  }
+  // One a GPU, for good: its last user may be a call on a stream, from where CUDA must not be called.
+  static std::mutex mutex;
+  static auto* const devices = new std::map<int, std::shared_ptr<Device>>;
+  std::lock_guard held(mutex);
+  auto& device = (*devices)[current];
+  if (!device) device = std::make_shared<CudaDevice>(fmt::format("CUDA device {} ({})", current, properties.name));
+  return device;
+}
+
+Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op, int blocks, const SharedArguments& arguments) {
+  TUTTI_CHECK(blocks >= 1 && blocks <= kSharedBlocks && arguments.ranks <= kSharedRanks);
+  const TypeTable& table = table_of(type);
+  const Launch launch = (two_shot ? table.two_shot : table.one_shot)[combine_of(op)];
+  return status_of(cudaError_t(launch(blocks, stream, &arguments)), "the kernel of an all_reduce");
+}
+
+}  // namespace tutti::kernels::cuda
+
+#else
+
+namespace tutti::kernels::cuda {
+
+Result<std::shared_ptr<Device>> open_device() {
+  return Status(Code::unsupported, "this build of tutti has no CUDA: build it where nvcc is found (TUTTI_CUDA=ON says why it is not)");
+}
+Status all_reduce(StreamHandle, bool, DataType, ReduceOp, int, const SharedArguments&) { return open_device().status(); }
+
+}  // namespace tutti::kernels::cuda
+
+#endif
+
+namespace tutti::kernels::cuda {
+
+std::uint32_t meetings(bool two_shot) { return two_shot ? TwoShot<DataType::i8, kSum>::kMeetings : OneShot<DataType::i8, kSum>::kMeetings; }
+
+}  // namespace tutti::kernels::cuda

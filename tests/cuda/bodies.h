@@ -1,0 +1,25 @@
+#pragma once
+// The bodies of kernels/cuda by runtime values, on emulated grids: what kernels/cuda/type.cuh is on a GPU.
+#include <tests/cuda/emulation.h>
+
+#include <array>
+#include <utility>
+
+#include <kernels/cuda/cast_body.h>
+#include <kernels/cuda/shared_body.h>
+
+namespace tutti::emulation {
+
+using kernels::Combine;
+using kernels::cuda::CastArguments;
+using kernels::cuda::ReduceArguments;
+using kernels::cuda::SharedArguments;
+
+void reduce(DataType type, Combine op, const Grid& grid, const ReduceArguments& arguments);
+void cast(DataType from, DataType to, const Grid& grid, const CastArguments& arguments);
+// Adds the kernel of one rank; `arguments` must live until run().
+void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op, const Grid& grid, const SharedArguments& arguments);
+std::uint32_t meetings(bool two_shot);
+Combine combine_of(ReduceOp op);
+
+}  // namespace tutti::emulation

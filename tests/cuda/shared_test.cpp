@@ -1,0 +1,181 @@
+// One-shot and two-shot all_reduce on an emulated GPU: ranks are grids that run at once in orders drawn from a seed, on one
+// memory as peer-mapped ranks are. Bit for bit the reduction in rank order; call after call on two halves; a peer that never
+// comes, or dies between its meetings; and waits that are left out must show.
+#include <gtest/gtest.h>
+#include <tests/cuda/bodies.h>
+#include <tests/kernels/reference.h>
+
+#include <kernels/cast.h>
+
+namespace tutti::emulation {
+namespace {
+
+using namespace kernels::reference;
+using kernels::cuda::kFlagWords;
+
+// Ranks with their exchange buffers and flags, and the calls that they make.
+class Ranks {
+ public:
+  Ranks(int ranks, DataType type, ReduceOp op, std::size_t most, std::uint64_t seed)
+      : ranks_(std::size_t(ranks)), type_(type), op_(op), half_((most * size_of(type) + 15) / 16), random_(seed) {
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      exchange_.emplace_back(half_ * 2);
+      flags_.emplace_back(kFlagWords);
+    }
+  }
+
+  // One call by all ranks but `absent`; what came out is compared with the host's. Returns whether it is right.
+  struct Plan {
+    bool two_shot = false, in_place = false;
+    std::size_t count = 0;
+    Grid grid{2, 16};
+    int absent = -1;
+    std::uint64_t abort_after = ~std::uint64_t(0);
+    bool ignores_sync = false, ignores_acquire = false;
+  };
+  bool call(const Plan& plan) {
+    draw_inputs(plan.count);
+    const std::vector<Bits> expected = by_host(plan.count);
+    Emulator emulator(random_());
+    emulator.ignores_sync = plan.ignores_sync, emulator.ignores_acquire = plan.ignores_acquire;
+    std::vector<SharedArguments> arguments;
+    for (std::size_t r = 0; r < ranks_; ++r) arguments.push_back(of_rank(r, plan));
+    for (std::size_t r = 0; r < ranks_; ++r)
+      if (int(r) != plan.absent) add_all_reduce(emulator, plan.two_shot, type_, combine_of(op_), plan.grid, arguments[r]);
+    emulator.run(plan.abort_after, [this] { abort_ = 1; });
+    meeting_ += meetings(plan.two_shot);
+    ++calls_;
+    bool right = true;
+    for (std::size_t r = 0; r < ranks_; ++r) right = right && elements(plan.in_place ? inputs_[r] : outputs_[r], plan.count) == expected;
+    return right;
+  }
+  const std::vector<std::uint32_t>& outcomes() const { return outcomes_; }
+
+ private:
+  struct alignas(16) Unit { std::byte bytes[16]; };
+  static std::byte* bytes(std::vector<Unit>& of) { return reinterpret_cast<std::byte*>(of.data()); }
+
+  void draw_inputs(std::size_t count) {
+    inputs_.assign(ranks_, std::vector<Unit>(count * size_of(type_) / 16 + 1));
+    outputs_ = inputs_;
+    outcomes_.assign(ranks_, 0);
+    for (auto& input : inputs_)
+      for (std::size_t i = 0; i < count; ++i) put(type_, bytes(input), i, draw(type_, Fill::moderate, random_));
+  }
+  std::vector<Bits> elements(std::vector<Unit>& of, std::size_t count) {
+    std::vector<Bits> values;
+    for (std::size_t i = 0; i < count; ++i) values.push_back(get(type_, bytes(of), i));
+    return values;
+  }
+  static double factor(std::size_t rank) { return 1.5 - 0.4 * double(rank); }
+
+  std::vector<Bits> by_host(std::size_t count) {
+    std::vector<std::vector<Unit>> scaled = inputs_;
+    std::vector<const std::byte*> from;
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      if (op_ == ReduceOp::premul_sum) kernels::scale(type_, bytes(scaled[r]), bytes(inputs_[r]), count, factor(r));
+      from.push_back(bytes(scaled[r]));
+    }
+    std::vector<Unit> out(count * size_of(type_) / 16 + 1);
+    kernels::reduce(type_, op_, bytes(out), from, count, {op_ == ReduceOp::avg ? std::uint32_t(ranks_) : 1});
+    return elements(out, count);
+  }
+  SharedArguments of_rank(std::size_t rank, const Plan& plan) {
+    SharedArguments a;
+    a.input = bytes(inputs_[rank]);
+    a.output = bytes(plan.in_place ? inputs_[rank] : outputs_[rank]);
+    a.count = plan.count;
+    a.rank = int(rank), a.ranks = int(ranks_);
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      a.exchange[r] = bytes(exchange_[r]) + (calls_ % 2) * half_ * 16;
+      a.flags[r] = flags_[r].data();
+    }
+    a.meeting = meeting_;
+    a.abort = &abort_;
+    a.outcome = &outcomes_[rank];
+    a.divide_by = op_ == ReduceOp::avg ? std::uint32_t(ranks_) : 1;
+    a.scaled = op_ == ReduceOp::premul_sum;
+    a.factor = kernels::rounded_factor(type_, factor(rank));
+    return a;
+  }
+
+  std::size_t ranks_;
+  DataType type_;
+  ReduceOp op_;
+  std::size_t half_;      // of an exchange buffer, in units
+  std::mt19937_64 random_;
+  std::vector<std::vector<Unit>> exchange_, inputs_, outputs_;
+  std::vector<std::vector<std::uint32_t>> flags_;
+  std::vector<std::uint32_t> outcomes_;
+  std::uint32_t abort_ = 0, meeting_ = 1, calls_ = 0;
+};
+
+class Shared : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {};
+
+TEST_P(Shared, ReducesInRankOrder) {
+  const auto [type, op] = GetParam();
+  for (const int ranks : {2, 3, 8})
+    for (const bool two_shot : {false, true}) {
+      Ranks all(ranks, type, op, 200, 11 + std::uint64_t(ranks));
+      EXPECT_TRUE(all.call({.two_shot = two_shot, .count = 200, .grid = {2, 8}})) << ranks << " ranks, two-shot " << two_shot;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(All, Shared, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)), [](const auto& test) {
+  return std::string(name_of(std::get<0>(test.param))) + "_" + std::string(name_of(std::get<1>(test.param)));
+});
+
+TEST(SharedCalls, FollowEachOtherOnTwoHalves) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed)
+    for (const int ranks : {1, 2, 4, 7}) {
+      Ranks all(ranks, DataType::f32, ReduceOp::sum, 500, seed);
+      std::mt19937_64 random(seed);
+      for (int i = 0; i < 6; ++i) {
+        const Ranks::Plan plan{.two_shot = random() % 2 == 0, .in_place = random() % 2 == 0, .count = random() % 501, .grid = {1 + int(random() % 3), 8}};
+        ASSERT_TRUE(all.call(plan)) << "seed " << seed << ", " << ranks << " ranks, call " << i << ", " << plan.count << " elements";
+      }
+    }
+}
+
+TEST(SharedCalls, EndWhenThePeerNeverComes) {
+  for (const bool two_shot : {false, true})
+    for (const int absent : {0, 2}) {
+      Ranks all(3, DataType::f32, ReduceOp::sum, 100, 3);
+      EXPECT_TRUE(all.call({.two_shot = two_shot, .count = 100}));
+      EXPECT_FALSE(all.call({.two_shot = two_shot, .count = 100, .absent = absent, .abort_after = 3000}));
+      for (int r = 0; r < 3; ++r) EXPECT_EQ(all.outcomes()[std::size_t(r)], r == absent ? 0u : 1u) << r;
+    }
+}
+
+// The flag is up before or between the meetings, at any turn: all end, and who says nothing of it has the right result.
+TEST(SharedCalls, EndWheneverTheyAreAborted) {
+  int aborted = 0, whole = 0;
+  for (std::uint64_t turn = 0; turn < 1500; turn += 25)
+    for (const bool two_shot : {false, true}) {
+      Ranks all(3, DataType::f32, ReduceOp::sum, 64, turn);
+      const bool right = all.call({.two_shot = two_shot, .count = 64, .grid = {1, 4}, .abort_after = turn});
+      const bool said = all.outcomes() != std::vector<std::uint32_t>(3, 0);
+      EXPECT_TRUE(right || said) << "turn " << turn;
+      ++(said ? aborted : whole);
+    }
+  EXPECT_GT(aborted, 0);
+  EXPECT_GT(whole, 0);
+}
+
+TEST(SharedCalls, PlantedMissingWaitsShow) {
+  for (const bool two_shot : {false, true}) {
+    int without_flags = 0, without_sync = 0;
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+      const auto fails = [&](Ranks::Plan plan) {
+        plan.two_shot = two_shot, plan.count = 300, plan.grid = {2, 16};
+        return !Ranks(4, DataType::f32, ReduceOp::sum, 300, seed).call(plan);
+      };
+      without_flags += fails({.ignores_acquire = true});
+      without_sync += fails({.ignores_sync = true});
+    }
+    EXPECT_GT(without_flags, 10) << two_shot;
+    EXPECT_GT(without_sync, 10) << two_shot;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::emulation

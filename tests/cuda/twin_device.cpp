@@ -1,0 +1,271 @@
+#include "tests/cuda/twin_device.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include <core/check.h>
+#include <kernels/kernels.h>
+
+namespace tutti::twin {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+std::size_t pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+bool reached(const std::uint32_t* word, std::uint32_t value) {
+  return std::int32_t(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+}
+
+}  // namespace
+
+TwinDevice::TwinDevice(std::uint64_t seed, Drive drive) : drive_(drive), random_(seed) {
+  queues_[nullptr];
+  if (drive == Drive::by_thread) thread_ = std::thread([this] { work(); });
+}
+
+TwinDevice::~TwinDevice() {
+  {
+    std::lock_guard held(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  while (!memory_.empty()) release(const_cast<std::byte*>(memory_.begin()->first));
+  for (const auto& [at, bytes] : pinned_) ::operator delete(at, std::align_val_t(64));
+  for (Event* event : events_) delete event;
+}
+
+// --- streams ---
+
+StreamHandle TwinDevice::make_stream() {
+  std::lock_guard held(mutex_);
+  const auto handle = reinterpret_cast<StreamHandle>(queues_.size() * 64);
+  queues_[handle];
+  return handle;
+}
+
+void TwinDevice::set_capturing(StreamHandle stream, bool capturing) {
+  std::lock_guard held(mutex_);
+  queues_.at(stream).capturing = capturing;
+}
+
+void TwinDevice::hold(StreamHandle stream, bool hold) {
+  {
+    std::lock_guard held(mutex_);
+    queues_.at(stream).held = hold;
+  }
+  changed_.notify_all();
+}
+
+Status TwinDevice::enqueue(StreamHandle stream, Item item) {
+  {
+    std::lock_guard held(mutex_);
+    queues_.at(stream).items.push_back(std::move(item));
+  }
+  changed_.notify_all();
+  return {};
+}
+
+// Mostly the same stream for a while, so that streams are far apart.
+TwinDevice::Queue* TwinDevice::choose() {
+  std::vector<std::pair<StreamHandle, Queue*>> able;
+  for (auto& [handle, queue] : queues_)
+    if (queue.can_go()) able.emplace_back(handle, &queue);
+  if (able.empty()) return nullptr;
+  if (random_() % 16 == 0) favourite_ = able[random_() % able.size()].first;
+  for (const auto& [handle, queue] : able)
+    if (handle == favourite_) return queue;
+  return able[random_() % able.size()].second;
+}
+
+bool TwinDevice::step(std::unique_lock<std::mutex>& held) {
+  Queue* const queue = choose();
+  if (!queue) return false;
+  Item item = std::move(queue->items.front());
+  queue->running = true;
+  held.unlock();
+  item.run();
+  held.lock();
+  queue->items.pop_front();
+  queue->running = false;
+  changed_.notify_all();
+  return true;
+}
+
+bool TwinDevice::step() {
+  std::unique_lock held(mutex_);
+  return step(held);
+}
+
+void TwinDevice::work() {
+  std::unique_lock held(mutex_);
+  while (!stopping_) {
+    for (std::uint64_t late = random_() % 4 == 0 ? random_() % 64 : 0; late > 0; --late) {
+      held.unlock();
+      std::this_thread::yield();
+      held.lock();
+    }
+    if (step(held)) continue;
+    changed_.wait_for(held, std::chrono::microseconds(200));      // words in memory ring no bell
+  }
+}
+
+bool TwinDevice::synchronize(StreamHandle stream) {
+  std::unique_lock held(mutex_);
+  const Queue& queue = queues_.at(stream);
+  if (drive_ == Drive::by_thread)
+    return changed_.wait_for(held, std::chrono::minutes(1), [&] { return queue.items.empty(); });
+  while (!queue.items.empty())
+    if (!step(held)) return false;
+  return true;
+}
+
+bool TwinDevice::synchronize() {
+  std::vector<StreamHandle> all;
+  {
+    std::lock_guard held(mutex_);
+    for (const auto& [handle, queue] : queues_) all.push_back(handle);
+  }
+  return std::all_of(all.begin(), all.end(), [this](StreamHandle stream) { return synchronize(stream); });
+}
+
+// --- memory ---
+
+bool TwinDevice::owns(const void* memory) { return inside(static_cast<const std::byte*>(memory)) != memory; }
+
+std::byte* TwinDevice::inside(const std::byte* memory) {
+  std::lock_guard held(mutex_);
+  auto it = memory_.upper_bound(memory);
+  if (it == memory_.begin()) return const_cast<std::byte*>(memory);
+  --it;
+  const std::size_t at = std::size_t(memory - it->first);
+  return at < it->second.bytes ? it->second.inside + at : const_cast<std::byte*>(memory);
+}
+
+Result<std::byte*> TwinDevice::allocate(std::size_t bytes) {
+  ++allocations_;
+  const int file = memfd_create("twin", MFD_CLOEXEC);
+  const std::size_t size = pages(bytes);
+  TUTTI_CHECK(file >= 0 && ftruncate(file, off_t(size)) == 0);
+  void* const outside = mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
+  void* const within = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  TUTTI_CHECK(outside != MAP_FAILED && within != MAP_FAILED);
+  close(file);
+  std::memset(within, 0xa5, size);
+  std::lock_guard held(mutex_);
+  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within)};
+  return static_cast<std::byte*>(outside);
+}
+
+void TwinDevice::release(std::byte* memory) {
+  std::lock_guard held(mutex_);
+  const auto it = memory_.find(memory);
+  TUTTI_CHECK(it != memory_.end());
+  munmap(it->second.inside, pages(it->second.bytes));
+  munmap(memory, pages(it->second.bytes));
+  memory_.erase(it);
+}
+
+std::vector<std::byte> TwinDevice::read(const std::byte* memory, std::size_t bytes) {
+  const std::byte* const from = inside(memory);
+  return {from, from + bytes};
+}
+void TwinDevice::write(std::byte* memory, std::span<const std::byte> bytes) { std::memcpy(inside(memory), bytes.data(), bytes.size()); }
+
+Result<std::byte*> TwinDevice::allocate_pinned(std::size_t bytes) {
+  ++allocations_;
+  auto* const memory = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(64)));
+  std::memset(memory, 0, bytes);
+  std::lock_guard held(mutex_);
+  pinned_[memory] = bytes;
+  return memory;
+}
+void TwinDevice::release_pinned(std::byte* memory) {
+  std::lock_guard held(mutex_);
+  TUTTI_CHECK(pinned_.erase(memory) == 1);
+  ::operator delete(memory, std::align_val_t(64));
+}
+std::size_t TwinDevice::pinned_bytes() {
+  std::lock_guard held(mutex_);
+  std::size_t sum = 0;
+  for (const auto& [at, bytes] : pinned_) sum += bytes;
+  return sum;
+}
+
+// --- what streams do ---
+
+Result<EventHandle> TwinDevice::make_event() {
+  ++allocations_;
+  std::lock_guard held(mutex_);
+  return EventHandle(*events_.insert(new Event).first);
+}
+void TwinDevice::release_event(EventHandle) {}      // with the device: something may wait for it
+
+Result<bool> TwinDevice::capturing(StreamHandle stream) {
+  std::lock_guard held(mutex_);
+  return queues_.at(stream).capturing;
+}
+
+Status TwinDevice::record(StreamHandle stream, EventHandle handle) {
+  auto* const event = static_cast<Event*>(handle);
+  std::uint64_t version;
+  {
+    std::lock_guard held(mutex_);
+    version = ++event->recorded;
+  }
+  return enqueue(stream, {nullptr, [event, version] { event->reached = version; }});
+}
+
+Status TwinDevice::wait(StreamHandle stream, EventHandle handle) {
+  if (drops_waits) return {};
+  auto* const event = static_cast<Event*>(handle);
+  std::uint64_t version;
+  {
+    std::lock_guard held(mutex_);
+    version = event->recorded;
+  }
+  return enqueue(stream, {[event, version] { return event->reached >= version; }, [] {}});
+}
+
+Status TwinDevice::copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) {
+  return enqueue(stream, {nullptr, [this, to, from, rows] {
+                            for (std::size_t r = 0; r < rows.rows; ++r)
+                              std::memcpy(inside(to + r * rows.to_pitch), inside(from + r * rows.from_pitch), rows.bytes);
+                          }});
+}
+
+Status TwinDevice::call(StreamHandle stream, void (*function)(void*), void* argument) {
+  return enqueue(stream, {nullptr, [function, argument] { function(argument); }});
+}
+
+Status TwinDevice::await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) {
+  if (drops_awaits) return {};
+  return enqueue(stream, {[word, value] { return reached(word, value); }, [] {}});
+}
+
+Status TwinDevice::reduce(StreamHandle stream, const DeviceReduction& given) {
+  std::vector<double> factors(given.factors, given.factors + (given.factors ? given.n : 0));
+  return enqueue(stream, {nullptr, [this, given, factors] {
+                            const std::size_t bytes = given.count * size_of(given.type);
+                            std::vector<std::vector<std::byte>> scaled;
+                            std::vector<const std::byte*> inputs;
+                            for (int k = 0; k < given.n; ++k) {
+                              scaled.emplace_back(bytes);
+                              const std::byte* const from = inside(given.inputs[k]);
+                              if (factors.empty()) kernels::copy(scaled.back().data(), from, bytes);
+                              else kernels::scale(given.type, scaled.back().data(), from, given.count, factors[std::size_t(k)]);
+                              inputs.push_back(scaled.back().data());
+                            }
+                            kernels::reduce(given.type, given.op, inside(given.out), inputs, given.count, {given.divide_by});
+                          }});
+}
+
+Status TwinDevice::cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) {
+  return enqueue(stream, {nullptr, [=, this] { kernels::cast(to, inside(out), from, inside(in), count); }});
+}
+
+}  // namespace tutti::twin

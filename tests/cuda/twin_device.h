@@ -1,0 +1,101 @@
+#pragma once
+// The host's twin of a GPU: a Device whose streams are queues that a thread (or step()) works off in an order drawn from a seed,
+// as late as it likes. Its memory cannot be touched by the host: who reads it without a copy dies of it. So a wait that is
+// missing is a wrong result, and a pointer taken for the host's is a fault.
+#include <core/device.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace tutti::twin {
+
+class TwinDevice final : public Device {
+ public:
+  enum class Drive { by_thread, by_steps };
+  explicit TwinDevice(std::uint64_t seed, Drive drive = Drive::by_thread);
+  ~TwinDevice() override;
+
+  // --- for tests ---
+  StreamHandle make_stream();
+  void set_capturing(StreamHandle stream, bool capturing);
+  // All that was enqueued has run; false: not within a minute (by steps: nothing can go on).
+  bool synchronize(StreamHandle stream);
+  bool synchronize();                                                          // all streams
+  // Runs something of some stream. False: nothing can go on.
+  bool step();
+  // A stream stands still until let go.
+  void hold(StreamHandle stream, bool held);
+  std::vector<std::byte> read(const std::byte* memory, std::size_t bytes);     // around all streams
+  void write(std::byte* memory, std::span<const std::byte> bytes);
+  // Allocations of any kind so far: memory, pinned memory, events.
+  std::size_t allocations() const { return allocations_; }
+  std::size_t pinned_bytes();                                                  // not released
+  // Plants: calls that do nothing.
+  std::atomic<bool> drops_waits{false}, drops_awaits{false};
+
+  // --- Device ---
+  std::string describe() const override { return "a twin of a GPU"; }
+  bool owns(const void* memory) override;
+  Result<std::byte*> allocate(std::size_t bytes) override;
+  void release(std::byte* memory) override;
+  Result<std::byte*> allocate_pinned(std::size_t bytes) override;
+  void release_pinned(std::byte* memory) override;
+  Result<EventHandle> make_event() override;
+  void release_event(EventHandle event) override;
+  Result<bool> capturing(StreamHandle stream) override;
+  Status record(StreamHandle stream, EventHandle event) override;
+  Status wait(StreamHandle stream, EventHandle event) override;
+  Status copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) override;
+  Status call(StreamHandle stream, void (*function)(void*), void* argument) override;
+  Status await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) override;
+  Status reduce(StreamHandle stream, const DeviceReduction& reduction) override;
+  Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) override;
+
+ private:
+  struct Item {
+    std::function<bool()> ready;       // null: at once
+    std::function<void()> run;
+  };
+  struct Queue {
+    std::deque<Item> items;
+    bool running = false, capturing = false, held = false;
+    bool can_go() const { return !running && !held && !items.empty() && (!items.front().ready || items.front().ready()); }
+  };
+  struct Event {
+    std::uint64_t recorded = 0;
+    std::atomic<std::uint64_t> reached{0};
+  };
+  struct Memory {
+    std::size_t bytes;
+    std::byte* inside;                 // where it can be touched
+  };
+  Status enqueue(StreamHandle stream, Item item);
+  bool step(std::unique_lock<std::mutex>& held);
+  Queue* choose();
+  void work();
+  std::byte* inside(const std::byte* memory);
+
+  Drive drive_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::mt19937_64 random_;
+  std::map<StreamHandle, Queue> queues_;
+  StreamHandle favourite_ = nullptr;
+  std::map<const std::byte*, Memory> memory_;
+  std::map<std::byte*, std::size_t> pinned_;
+  std::set<Event*> events_;
+  std::atomic<std::size_t> allocations_{0};
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tutti::twin
