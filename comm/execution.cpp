@@ -141,9 +141,11 @@ void Execution::expect(std::uint32_t index) {
   const bool lands = p.step.kind == StepKind::recv && allowed(index) == s.bytes;
   for (std::size_t k = 0; k < p.step.peers.size(); ++k) {
     const Wire& wire = wires_[std::size_t(p.step.peers[k])];
-    transport::MessageKey key = binding_.header.key;
-    key.message = p.message[k];
-    if (s.bytes > wire.connection->eager_bytes()) wire.connection->expect(key, s.bytes, lands);
+    if (s.bytes <= wire.connection->eager_bytes()) continue;
+    SegmentHeader message = binding_.header;
+    message.key.message = p.message[k];
+    message.message_bytes = s.bytes;
+    wire.connection->expect(message, lands ? s.target : nullptr);
   }
   s.expected = true;
 }

@@ -23,8 +23,8 @@
 namespace tutti::comm {
 
 // What a connection is for.
-enum class Purpose : std::uint8_t { meeting, control, shm, tcp };
-inline constexpr int kPurposeCount = 4;
+enum class Purpose : std::uint8_t { meeting, control, shm, tcp, rdma };
+inline constexpr int kPurposeCount = 5;
 const char* name_of(Purpose purpose);
 
 struct PeerHello {

@@ -83,9 +83,10 @@ class Connection {
   virtual Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) = 0;
   // As send(), for bytes that Transport::stage() has taken: done or again.
   virtual Sent send_staged(const SegmentHeader&, std::uint64_t /*staged*/) { return Sent::again; }
-  // The receiver is ready for this message (transports with grants send one; others ignore it). Optional for messages of at
-  // most eager_bytes(), never said twice. `lands`: Listener::landing has a place for every byte of it from now on.
-  virtual void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) = 0;
+  // The receiver is ready for this message (transports with grants send one; others ignore it): its key, message_bytes, call and
+  // plan, as this side has them. Optional for messages of at most eager_bytes(), never said twice. `place`: where every byte of it
+  // may be written from now on, as Listener::landing would say; nullptr: there is no such place yet.
+  virtual void expect(const SegmentHeader& message, std::byte* place) = 0;
   virtual std::size_t eager_bytes() const = 0;
   // "shm", "tcp 10.0.0.1:4000 -> 10.0.0.2:5000 (4 sockets)"
   virtual std::string describe() const = 0;

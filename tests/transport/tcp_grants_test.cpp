@@ -86,7 +86,7 @@ struct Star {
     }
   }
   void expect(std::uint32_t operation, std::uint64_t bytes) {
-    for (Connection* c : in) c->expect({1, operation, 0}, bytes, false);
+    for (Connection* c : in) c->expect({.key = {1, operation, 0}, .message_bytes = bytes}, nullptr);
     fusing.await(operation, bytes);
   }
   // Each peer sends what it may, the later peers more eagerly; the messages in the given order.
