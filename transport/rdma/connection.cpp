@@ -104,7 +104,7 @@ void RdmaConnection::fill_keys(const Registration& registration, std::uint32_t* 
   for (std::size_t r = 0; r < rails_.size(); ++r) keys[r] = registration.remote_key(rails_[r].port[side_]);
 }
 
-std::shared_ptr<const Registration> RdmaConnection::registered(const std::byte*, std::uint64_t) const { return nullptr; }
+std::shared_ptr<const Registration> RdmaConnection::registered(const std::byte* data, std::uint64_t bytes) const { return shared_.registrations.find(data, bytes); }
 
 // --- cells out ---
 

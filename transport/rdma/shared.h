@@ -11,6 +11,7 @@
 #include "transport/rdma/memory.h"
 #include "transport/rdma/queue_pair.h"
 #include "transport/rdma/rdma_options.h"
+#include "transport/rdma/registrations.h"
 #include "transport/transport.h"
 
 namespace tutti::transport::rdma {
@@ -28,6 +29,7 @@ struct Shared {
   Offer offer;                           // of those, in the same order
   std::unique_ptr<Pool> landings;        // windows of granted messages that have no place yet
   std::unique_ptr<Pool> stagings;        // copies of what is sent from memory that is not registered
+  Registrations registrations{devices, counters};
   LandedPool landed;
   struct Waiting {
     Grants* grants;

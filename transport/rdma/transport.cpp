@@ -251,6 +251,7 @@ bool VerbsTransport::poll() {
     for (const auto& device : shared_.devices) device->arm();
     any |= poll_devices();
   }
+  shared_.registrations.purge();
   std::erase_if(shared_.waiting, [](const auto& w) { return w.grants->admit(w.id); });
   std::vector<Link*> all;                 // callbacks may disconnect
   for (const auto& [peer, link] : links_) all.push_back(link.get());
