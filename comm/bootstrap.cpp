@@ -513,7 +513,7 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
   const RankInfo& own = own_;
   const bool same_host = peer.same_host(own);
   std::vector<std::string> candidates;
-  if (hello.purpose != Purpose::tcp && same_host) candidates.push_back(peer.unix_name);
+  if (hello.purpose != Purpose::tcp && hello.purpose != Purpose::rdma && same_host) candidates.push_back(peer.unix_name);
   for (const std::string& address : peer.addresses)
     if (hello.purpose != Purpose::shm && (same_host || !is_loopback(address))) candidates.push_back(address);
   if (candidates.empty())

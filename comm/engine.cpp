@@ -8,6 +8,7 @@
 #include "comm/relay.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "transport/rdma/rdma_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -40,6 +41,21 @@ transport::TcpOptions tcp_options(const Settings& settings) {
   return options;
 }
 
+transport::rdma::RdmaOptions rdma_options(const Settings& settings) {
+  transport::rdma::RdmaOptions options;
+  options.devices = settings.ib_hca;
+  if (!settings.ib_gid_index.empty()) options.gid_index = std::stoi(settings.ib_gid_index);
+  options.queues = settings.ib_qps;
+  options.timeout = settings.ib_timeout;
+  options.retry = settings.ib_retry;
+  options.service_level = settings.ib_sl;
+  options.traffic_class = settings.ib_traffic_class;
+  options.landing_bytes = Budget(settings.memory_limit).granted;
+  options.staging_bytes = Budget(settings.memory_limit).eager;
+  if (settings.segment) options.segment_bytes = settings.segment;
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(EngineSetup setup)
@@ -55,12 +71,12 @@ Engine::Engine(EngineSetup setup)
     if (const Status& status = metrics_->status(); !status.ok()) log::write(log::Level::warning, status.text());
   }
   if (!directory_) return;
-  directory_->on_incoming([this](int peer, bool unix_stream, std::vector<std::unique_ptr<Stream>> streams) {
+  directory_->on_incoming([this](int peer, Purpose purpose, std::vector<std::unique_ptr<Stream>> streams) {
     Peer& p = peers_[std::size_t(peer)];
     if (p.state == Peer::lost) return;
-    if (!unix_stream && tcp_->connected(peer)) return resume(peer, std::move(streams));
+    if (purpose == Purpose::tcp && tcp_->connected(peer)) return resume(peer, std::move(streams));
     p.state = Peer::connecting;
-    streams_ready(peer, unix_stream, false, std::move(streams));
+    streams_ready(peer, purpose, false, std::move(streams));
   });
   directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
   directory_->on_word([this](int from, const Word& word) { heard(from, word); });
@@ -101,6 +117,7 @@ void Engine::shut_down(const std::string& reason) {
   wires_.clear();
   shm_.reset();
   tcp_.reset();
+  rdma_.reset();
   metrics_.reset();
   directory_.reset();
   journal_.close(!settings_.recorder.empty());
@@ -515,6 +532,7 @@ void Engine::on_lost(int peer, const Status& why) {
   if (p.state == Peer::lost) return;
   p.state = Peer::lost;
   if (tcp_ && p.wire.transport == tcp_.get()) tcp_->disconnect(peer);
+  if (rdma_ && p.wire.transport == rdma_.get()) rdma_->disconnect(peer);
   p.wire = {};
   p.reminder = nullptr;
   journal_.lost(peer);
@@ -541,35 +559,78 @@ void Engine::connect(int world_rank) {
   if (peer.state != Peer::none || world_rank == world_rank_) return;
   peer.state = Peer::connecting;
   // The higher rank dials; the other waits to be dialled, which happens when the peer makes the same call.
-  if (world_rank_ > world_rank) return dial(world_rank, settings_.transport != "tcp");
+  if (world_rank_ > world_rank) {
+    const bool tries_memory = settings_.transport == "auto" || settings_.transport == "shm";
+    return dial(world_rank, tries_memory ? Purpose::shm : rdma() ? Purpose::rdma : Purpose::tcp);
+  }
   // Or when it is asked to: it may be making another call, and shall hear of ours.
   peer.reminder = loop_->at(loop_->now() + kDialMeAfter, [this, world_rank] {
     if (peers_[std::size_t(world_rank)].state == Peer::connecting) directory_->say({.kind = Word::Kind::dial_me, .about = world_rank});
   });
 }
 
-void Engine::dial(int world_rank, bool unix_stream) {
-  const int count = unix_stream ? 1 : std::max(1, settings_.sockets);
-  directory_->dial(world_rank, unix_stream, count, settings_.init_timeout, [this, world_rank, unix_stream](auto streams) {
-    if (streams) return streams_ready(world_rank, unix_stream, true, std::move(*streams));
-    if (!unix_stream || settings_.transport == "shm") return cannot_connect(world_rank, streams.status());
+// Looks for devices at the first call. Null: none is to be used; no_rdma_ says why.
+transport::RdmaTransport* Engine::rdma() {
+  if (rdma_ || !no_rdma_.empty()) return rdma_.get();
+  if (settings_.transport == "tcp" || settings_.transport == "shm") no_rdma_ = "TUTTI_TRANSPORT=" + settings_.transport;
+  else if (settings_.encrypt) no_rdma_ = "TUTTI_ENCRYPT=1, and RDMA is not encrypted";
+  else if (loop_->doorbell_descriptor() < 0) no_rdma_ = "simulated";
+  if (!no_rdma_.empty()) return nullptr;
+  auto made = transport::RdmaTransport::make(*loop_, *this, rdma_options(settings_));
+  if (!made) {
+    no_rdma_ = made.status().text();
+    log::write(settings_.transport == "rdma" ? log::Level::warning : log::Level::debug, fmt::format("no RDMA here: {}", no_rdma_));
+    return nullptr;
+  }
+  rdma_ = std::move(*made);
+  transports_.push_back(rdma_.get());
+  log::info("RDMA devices: {}", rdma_->describe_devices());
+  return rdma_.get();
+}
+
+void Engine::dial(int world_rank, Purpose purpose) {
+  const int count = purpose == Purpose::shm ? 1 : std::max(1, settings_.sockets);
+  directory_->dial(world_rank, purpose, count, settings_.init_timeout, [this, world_rank, purpose](auto streams) {
+    if (streams) return streams_ready(world_rank, purpose, true, std::move(*streams));
+    if (purpose != Purpose::shm || settings_.transport == "shm") return cannot_connect(world_rank, streams.status());
     log::debug("no shared memory with {}: {}", describe(world_rank), streams.status().text());
-    dial(world_rank, false);
+    dial(world_rank, rdma() ? Purpose::rdma : Purpose::tcp);
   });
 }
 
-void Engine::streams_ready(int world_rank, bool unix_stream, bool opener, std::vector<std::unique_ptr<Stream>> streams) {
-  if (!unix_stream) return connected(world_rank, tcp_->connect(world_rank, std::move(streams)), *tcp_);
-  shm_->connect(world_rank, std::move(streams[0]), opener, [this, world_rank, opener](Result<transport::Connection*> result) {
+void Engine::streams_ready(int world_rank, Purpose purpose, bool opener, std::vector<std::unique_ptr<Stream>> streams) {
+  if (purpose == Purpose::tcp) return connected(world_rank, tcp_->connect(world_rank, std::move(streams)), *tcp_);
+  if (purpose == Purpose::rdma) return join_by_rdma(world_rank, opener, std::move(streams));
+  join_by_shm(world_rank, opener, std::move(streams[0]));
+}
+
+void Engine::join_by_shm(int world_rank, bool opener, std::unique_ptr<Stream> stream) {
+  shm_->connect(world_rank, std::move(stream), opener, [this, world_rank, opener](Result<transport::Connection*> result) {
     if (!result && opener && settings_.transport != "shm") {
-      log::info("no shared memory with {}: {}; using tcp", describe(world_rank), result.status().text());
-      return dial(world_rank, false);
+      const Purpose next = rdma() ? Purpose::rdma : Purpose::tcp;
+      log::info("no shared memory with {}: {}; using {}", describe(world_rank), result.status().text(), name_of(next));
+      return dial(world_rank, next);
     }
-    if (!result && settings_.transport != "shm") {        // the opener sees it too, and comes back over tcp
+    if (!result && settings_.transport != "shm") {        // the opener sees it too, and comes back over another transport
       return log::debug("no shared memory with {}: {}", describe(world_rank), result.status().text());
     }
     connected(world_rank, std::move(result), *shm_);
   });
+}
+
+// Both sides learn the same: a connection, or why there is none, and go on over TCP.
+void Engine::join_by_rdma(int world_rank, bool opener, std::vector<std::unique_ptr<Stream>> streams) {
+  auto ready = [this, world_rank, opener](Result<transport::Connection*> result, std::vector<std::unique_ptr<Stream>> back) {
+    if (result) {
+      log::info("{}: {}", describe(world_rank), (*result)->describe());
+      return connected(world_rank, std::move(result), *rdma_);
+    }
+    log::info("no RDMA with {}: {}; using tcp", describe(world_rank), result.status().text());
+    if (!back.empty()) return connected(world_rank, tcp_->connect(world_rank, std::move(back)), *tcp_);
+    if (opener) dial(world_rank, Purpose::tcp);
+  };
+  if (rdma()) return rdma_->connect(world_rank, std::move(streams), opener, std::move(ready));
+  tasks_.spawn(transport::rdma::decline(*loop_, std::move(streams), no_rdma_, std::move(ready)));
 }
 
 void Engine::connected(int world_rank, Result<transport::Connection*> connection, transport::Transport& transport) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/bell.h"
+#include "comm/handshake.h"
 #include "comm/hang_report.h"
 #include "comm/journal.h"
 #include "comm/metrics.h"
@@ -27,7 +28,7 @@
 #include "transport/transport.h"
 
 namespace tutti::transport::shm { class ShmTransport; }
-namespace tutti::transport { class TcpTransport; }
+namespace tutti::transport { class RdmaTransport; class TcpTransport; }
 
 namespace tutti::comm {
 
@@ -42,10 +43,10 @@ class Directory {
  public:
   using OnStream = std::function<void(Result<std::vector<std::unique_ptr<Stream>>>)>;
   virtual ~Directory() = default;
-  // Authenticated streams to a rank: one Unix stream, or `count` TCP streams.
-  virtual void dial(int world_rank, bool unix_stream, int count, Nanoseconds limit, OnStream on_stream) = 0;
+  // Authenticated streams to a rank, for one of the transports: a Unix stream for shm, `count` TCP streams for tcp and rdma.
+  virtual void dial(int world_rank, Purpose purpose, int count, Nanoseconds limit, OnStream on_stream) = 0;
   // Streams that other ranks dialled.
-  using OnIncoming = std::function<void(int world_rank, bool unix_stream, std::vector<std::unique_ptr<Stream>>)>;
+  using OnIncoming = std::function<void(int world_rank, Purpose purpose, std::vector<std::unique_ptr<Stream>>)>;
   virtual void on_incoming(OnIncoming on_incoming) = 0;
   // To all other ranks, over the control plane. And what comes from there.
   virtual void say(const Word& word) = 0;
@@ -163,8 +164,11 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void deliver_parked(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
-  void dial(int world_rank, bool unix_stream);
-  void streams_ready(int world_rank, bool unix_stream, bool opener, std::vector<std::unique_ptr<Stream>> streams);
+  transport::RdmaTransport* rdma();
+  void dial(int world_rank, Purpose purpose);
+  void streams_ready(int world_rank, Purpose purpose, bool opener, std::vector<std::unique_ptr<Stream>> streams);
+  void join_by_shm(int world_rank, bool opener, std::unique_ptr<Stream> stream);
+  void join_by_rdma(int world_rank, bool opener, std::vector<std::unique_ptr<Stream>> streams);
   void connected(int world_rank, Result<transport::Connection*> connection, transport::Transport& transport);
   void cannot_connect(int world_rank, const Status& why);
   void mend(int peer);
@@ -202,6 +206,9 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   struct { std::uint64_t completed = 0, failed = 0, moved = 0; } totals_;     // operations, and bytes of the good ones
   std::unique_ptr<transport::shm::ShmTransport> shm_;
   std::unique_ptr<transport::TcpTransport> tcp_;
+  std::unique_ptr<transport::RdmaTransport> rdma_;  // made when a pair first may use it
+  std::string no_rdma_;                  // why there is none; "": not looked for yet
+  TaskSet tasks_;
   std::vector<transport::Transport*> transports_;   // all
   std::vector<transport::Transport*> wires_;        // those with a connection: only they are polled
   std::vector<Peer> peers_;

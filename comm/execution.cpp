@@ -161,9 +161,11 @@ bool Execution::tell(std::uint32_t index, Readiness readiness) {
     if (!wires_[std::size_t(peer)].connection) return false;
   for (std::size_t k = 0; k < p.step.peers.size(); ++k) {
     transport::Connection& connection = *wires_[std::size_t(p.step.peers[k])].connection;
-    transport::MessageKey key = binding_.header.key;
-    key.message = p.message[k];
-    if (s.bytes > connection.eager_bytes()) connection.expect(key, s.bytes, readiness);
+    if (s.bytes <= connection.eager_bytes()) continue;
+    SegmentHeader message = binding_.header;
+    message.key.message = p.message[k];
+    message.message_bytes = s.bytes;
+    connection.expect(message, readiness, readiness == Readiness::lands ? s.target : nullptr);
   }
   s.expected = readiness;
   return true;

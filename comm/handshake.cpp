@@ -134,6 +134,7 @@ const char* name_of(Purpose purpose) {
     case Purpose::shm: return "shm";
     case Purpose::tcp: return "tcp";
     case Purpose::knock: return "knock";
+    case Purpose::rdma: return "rdma";
   }
   return "unknown";
 }

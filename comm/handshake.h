@@ -23,8 +23,8 @@
 namespace tutti::comm {
 
 // What a connection is for. knock: for nothing but to have a control link dialled from there.
-enum class Purpose : std::uint8_t { meeting, control, shm, tcp, knock };
-inline constexpr int kPurposeCount = 5;
+enum class Purpose : std::uint8_t { meeting, control, shm, tcp, rdma, knock };
+inline constexpr int kPurposeCount = 6;
 const char* name_of(Purpose purpose);
 
 struct PeerHello {

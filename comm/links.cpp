@@ -63,7 +63,7 @@ void Engine::mend(int peer) {
 void Engine::renew(int peer) {
   Peer& p = peers_[std::size_t(peer)];
   if (std::exchange(p.renewing, true)) return;
-  directory_->dial(peer, false, std::max(1, settings_.sockets), settings_.link_timeout, [this, peer](auto streams) {
+  directory_->dial(peer, Purpose::tcp, std::max(1, settings_.sockets), settings_.link_timeout, [this, peer](auto streams) {
     Peer& now = peers_[std::size_t(peer)];
     now.renewing = false;
     if (streams) return resume(peer, std::move(*streams));

@@ -1,5 +1,6 @@
 #include <tutti/memory.h>
 
+#include "transport/ranges.h"
 #include "transport/shm/regions.h"
 
 namespace tutti {
@@ -12,5 +13,12 @@ Result<void*> allocate(std::size_t bytes) {
 }
 
 void deallocate(void* memory) { transport::shm::drop_region(static_cast<std::byte*>(memory)); }
+
+Status register_memory(void* memory, std::size_t bytes) { return transport::add_range(static_cast<const std::byte*>(memory), bytes); }
+
+Status unregister_memory(void* memory) {
+  if (transport::drop_range(static_cast<const std::byte*>(memory))) return {};
+  return Status(Code::invalid_argument, "unregister_memory: nothing was registered at that address");
+}
 
 }  // namespace tutti

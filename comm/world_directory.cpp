@@ -4,8 +4,8 @@ namespace tutti::comm {
 
 WorldDirectory::WorldDirectory(Loop& loop, std::unique_ptr<World> world) : loop_(loop), world_(std::move(world)) {}
 
-void WorldDirectory::dial(int world_rank, bool unix_stream, int count, Nanoseconds limit, OnStream on_stream) {
-  tasks_.spawn(dial_all(world_rank, unix_stream ? Purpose::shm : Purpose::tcp, std::uint16_t(count), limit, std::move(on_stream)));
+void WorldDirectory::dial(int world_rank, Purpose purpose, int count, Nanoseconds limit, OnStream on_stream) {
+  tasks_.spawn(dial_all(world_rank, purpose, std::uint16_t(count), limit, std::move(on_stream)));
 }
 
 Task<void> WorldDirectory::dial_all(int world_rank, Purpose purpose, std::uint16_t count, Nanoseconds limit, OnStream on_stream) {
@@ -30,7 +30,7 @@ void WorldDirectory::on_incoming(OnIncoming on_incoming) {
 }
 
 void WorldDirectory::arrived(const PeerHello& hello, std::unique_ptr<Stream> stream) {
-  if (hello.purpose != Purpose::shm && hello.purpose != Purpose::tcp) return;
+  if (hello.purpose != Purpose::shm && hello.purpose != Purpose::tcp && hello.purpose != Purpose::rdma) return;
   const auto key = std::tuple(hello.rank, hello.purpose, hello.call);
   Partial& partial = partial_[key];
   partial.streams.resize(std::max<std::size_t>(partial.streams.size(), hello.count));
@@ -40,7 +40,7 @@ void WorldDirectory::arrived(const PeerHello& hello, std::unique_ptr<Stream> str
   if (partial.there < partial.streams.size()) return;
   auto streams = std::move(partial.streams);
   partial_.erase(key);
-  on_incoming_(hello.rank, hello.purpose == Purpose::shm, std::move(streams));
+  on_incoming_(hello.rank, hello.purpose, std::move(streams));
 }
 
 void WorldDirectory::say(const Word& word) {

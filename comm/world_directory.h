@@ -14,7 +14,7 @@ class WorldDirectory final : public Directory {
  public:
   WorldDirectory(Loop& loop, std::unique_ptr<World> world);
 
-  void dial(int world_rank, bool unix_stream, int count, Nanoseconds limit, OnStream on_stream) override;
+  void dial(int world_rank, Purpose purpose, int count, Nanoseconds limit, OnStream on_stream) override;
   void on_incoming(OnIncoming on_incoming) override;
   void say(const Word& word) override;
   void on_word(OnWord on_word) override;

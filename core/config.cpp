@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <regex>
 #include <variant>
 
 #include "core/interfaces.h"
@@ -56,7 +57,9 @@ const Entry kEntries[] = {
      16},
     {{"TUTTI_ORDER", "any|canonical", "any", "canonical: one order of additions whatever the algorithm", kShared},
      &Settings::order},
-    {{"TUTTI_TRANSPORT", "auto|shm|tcp", "auto", "which wires may be used", kShared}, &Settings::transport},
+    {{"TUTTI_TRANSPORT", "auto|shm|tcp|rdma", "auto",
+      "which wires may be used; auto: for each pair the first that works of shm, rdma, tcp; rdma: that one, or tcp where it does not work", kShared},
+     &Settings::transport},
     {{"TUTTI_SEGMENT", "size", "0", "bytes of one segment; 0: by the transport", kShared}, &Settings::segment},
     {{"TUTTI_SOCKETS", "number", "0", "TCP sockets for each pair of ranks, at most 64; 0: by the library", kShared},
      &Settings::sockets,
@@ -65,6 +68,17 @@ const Entry kEntries[] = {
     {{"TUTTI_ENCRYPT", "switch", "0", "encrypt TCP between ranks (TLS 1.3, AES-GCM, from the job's key)", kShared}, &Settings::encrypt},
     {{"TUTTI_CHECK", "switch", "0", "check more: checksums in shared memory, an agreed one of results, and whether buffers may be read and written", kShared},
      &Settings::check},
+    {{"TUTTI_IB_HCA", "names", "", "RDMA devices to use: mlx5_0,mlx5_1:1 or mlx5_* or ^mlx5_bond_0 (device:port; ^ excludes); empty: the fastest that work"},
+     &Settings::ib_hca},
+    {{"TUTTI_IB_GID_INDEX", "number", "", "entry of the GID table, on all devices; empty: RoCE v2, in a subnet of the peer's, IPv4 first"},
+     &Settings::ib_gid_index},
+    {{"TUTTI_IB_TIMEOUT", "number", "16", "how long a queue pair waits for an answer before it sends again: 4.096 us times 2 to this power, at most 31; 0: for ever"},
+     &Settings::ib_timeout,
+     31},
+    {{"TUTTI_IB_RETRY", "number", "7", "how often it sends again before it fails, at most 7"}, &Settings::ib_retry, 7},
+    {{"TUTTI_IB_SL", "number", "0", "service level of RDMA, at most 15"}, &Settings::ib_sl, 15},
+    {{"TUTTI_IB_TRAFFIC_CLASS", "number", "0", "traffic class of RDMA packets (four times the DSCP), at most 255"}, &Settings::ib_traffic_class, 255},
+    {{"TUTTI_IB_QPS", "number", "1", "queue pairs for each pair of ranks and rail, 1 to 8", kShared}, &Settings::ib_qps, 8},
     {{"TUTTI_SIMD", "scalar|avx2|avx512|neon", "", "widest instruction set for reductions; empty: the processor's"},
      &Settings::simd},
     {{"TUTTI_INTERFACE", "names", "", "network interfaces to use: eth0,ib* or ^docker0 or 10.1.0.0/16"},
@@ -243,6 +257,13 @@ Status check_grammar(const Settings& settings) {
   const bool is_port = error == std::errc() && end == metrics.data() + metrics.size() && port > 0 && port < 65536;
   if (!metrics.empty() && !is_port && (metrics[0] != '@' || metrics.size() < 2))
     return {Code::invalid_argument, "TUTTI_METRICS=" + metrics + ": want a port from 1 to 65535, or \"@name\" for an abstract Unix socket"};
+  static const std::regex devices(R"(\^?([\w.-]+\*?|\*)(:\d+)?(,([\w.-]+\*?|\*)(:\d+)?)*)");
+  if (!settings.ib_hca.empty() && !std::regex_match(settings.ib_hca, devices))
+    return {Code::invalid_argument, "TUTTI_IB_HCA=" + settings.ib_hca + ": want devices such as mlx5_0, mlx5_0:1 or mlx5_*, separated by commas, with ^ in front of all to exclude them"};
+  std::uint64_t gid = 0;
+  if (!settings.ib_gid_index.empty() && (!parse_number(settings.ib_gid_index, gid) || gid > 255))
+    return {Code::invalid_argument, "TUTTI_IB_GID_INDEX=" + settings.ib_gid_index + ": want a whole number from 0 to 255"};
+  if (settings.ib_qps < 1) return {Code::invalid_argument, "TUTTI_IB_QPS=0: want a whole number from 1 to 8"};
   if (settings.memory_limit < kLeastMemory)
     return {Code::invalid_argument, "TUTTI_MEMORY_LIMIT=" + tutti::to_text(settings.memory_limit) + ": want at least " + tutti::to_text(kLeastMemory)};
   return {};

@@ -29,7 +29,7 @@ struct Settings {
   std::optional<ByteCount> ring_threshold;            // TUTTI_RING_THRESHOLD
   std::optional<ByteCount> direct_threshold;          // TUTTI_DIRECT_THRESHOLD
   int channels = 1;                                   // TUTTI_CHANNELS: rings at once
-  std::string transport = "auto";                     // TUTTI_TRANSPORT: auto, shm, tcp
+  std::string transport = "auto";                     // TUTTI_TRANSPORT: auto, shm, tcp, rdma
   std::string order = "any";                          // TUTTI_ORDER: any, canonical
   ByteCount segment = 0;                              // TUTTI_SEGMENT: 0 = by transport
   int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library
@@ -49,6 +49,13 @@ struct Settings {
   std::chrono::microseconds spin{-1};                 // TUTTI_SPIN: -1 = adaptive
   std::string interface;                              // TUTTI_INTERFACE: names, prefix*, ^exclusion, CIDR
   std::string port_range;                             // TUTTI_PORT_RANGE: "40000-40100"
+  std::string ib_hca;                                 // TUTTI_IB_HCA: RDMA devices: names, prefix*, ^exclusion
+  std::string ib_gid_index;                           // TUTTI_IB_GID_INDEX: a number; "" = by the peer's subnet
+  int ib_timeout = 16;                                // TUTTI_IB_TIMEOUT: 4.096 us * 2^n without an answer, then a retry
+  int ib_retry = 7;                                   // TUTTI_IB_RETRY: so many retries, then the queue pair has failed
+  int ib_sl = 0;                                      // TUTTI_IB_SL: service level
+  int ib_traffic_class = 0;                           // TUTTI_IB_TRAFFIC_CLASS: of RoCE packets
+  int ib_qps = 1;                                     // TUTTI_IB_QPS: queue pairs for each pair of ranks and rail
   std::string simd;                                   // TUTTI_SIMD: scalar, avx2, avx512, neon
   std::string job_key;                                // TUTTI_JOB_KEY
   std::string topology_file;                          // TUTTI_TOPOLOGY_FILE: as topology::read_file; "" = this machine

@@ -79,6 +79,30 @@ std::optional<std::string> sockets(std::string_view value) {
   return std::string(value);
 }
 
+std::optional<std::string> number(std::string_view value) {
+  int any = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), any);
+  if (error != std::errc() || end != value.data() + value.size() || any < 0) return std::nullopt;
+  return std::string(value);
+}
+
+// As interfaces; a port may stand behind a name.
+std::optional<std::string> devices(std::string_view value) {
+  auto out = interfaces(value);
+  for (std::size_t colon = 0; out && (colon = out->find(':', colon)) != out->npos; ++colon) {
+    const std::size_t star = std::min(out->find_first_of("*,", colon), out->size());
+    if (star == out->size() || (*out)[star] != '*') continue;
+    out->erase(star, 1);
+    out->insert(colon++, "*");
+  }
+  return out;
+}
+
+std::optional<std::string> no_rdma(std::string_view value) {
+  if (value == "1") return "^*";
+  return std::nullopt;
+}
+
 std::optional<std::string> as_it_is(std::string_view value) { return std::string(value); }
 
 struct Entry {
@@ -98,9 +122,14 @@ const Entry kEntries[] = {
     {{"NCCL_TOPO_FILE", "TUTTI_TOPOLOGY_FILE", "a machine's description"}, as_it_is},
     {{"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPOLOGY_DUMP", "where to write it"}, as_it_is},
     {{"NCCL_P2P_DISABLE", "", "no peer access between GPUs is used"}},
-    {{"NCCL_IB_HCA", "", "no RDMA device is used"}},
-    {{"NCCL_IB_GID_INDEX", "", "no RDMA device is used"}},
-    {{"NCCL_IB_DISABLE", "", "no RDMA device is used"}},
+    {{"NCCL_IB_DISABLE", "TUTTI_IB_HCA", "1: ^*, no device"}, no_rdma, "0"},
+    {{"NCCL_IB_HCA", "TUTTI_IB_HCA", "prefixes; = exact, ^ excludes, :port behind a name"}, devices},
+    {{"NCCL_IB_GID_INDEX", "TUTTI_IB_GID_INDEX", "entry of the GID table"}, number, "-1"},
+    {{"NCCL_IB_TIMEOUT", "TUTTI_IB_TIMEOUT", "as it is"}, number},
+    {{"NCCL_IB_RETRY_CNT", "TUTTI_IB_RETRY", "as it is"}, number},
+    {{"NCCL_IB_SL", "TUTTI_IB_SL", "as it is"}, number},
+    {{"NCCL_IB_TC", "TUTTI_IB_TRAFFIC_CLASS", "as it is"}, number},
+    {{"NCCL_IB_QPS_PER_CONNECTION", "TUTTI_IB_QPS", "as it is"}, number},
 };
 
 }  // namespace

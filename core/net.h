@@ -90,6 +90,9 @@ class Loop {
   virtual void post(std::function<void()> callback) = 0;
   // A descriptor that other processes may write to (eventfd) in order to wake run(); -1 where there is none (simulated).
   virtual int doorbell_descriptor() = 0;
+  // Calls back from run() as long as that descriptor can be read; it ends when the handle is dropped, which must come before the
+  // descriptor is closed. Null where there are no descriptors (simulated).
+  virtual std::shared_ptr<void> watch(int /*descriptor*/, std::function<void()> /*callback*/) { return nullptr; }
   // 64 random bits (seeded in simulation; from the kernel otherwise).
   virtual std::uint64_t random() = 0;
 };

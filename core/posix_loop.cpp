@@ -197,6 +197,12 @@ std::shared_ptr<void> PosixLoop::at(TimePoint when, std::function<void()> callba
   return deadlines_.add(when, std::move(callback));
 }
 
+std::shared_ptr<void> PosixLoop::watch(int descriptor, std::function<void()> callback) {
+  const Poller::WatchId id = poller_->add(descriptor);
+  poller_->set(id, EPOLLIN, std::move(callback));
+  return {nullptr, [poller = poller_, id](std::nullptr_t) { poller->remove(id); }};
+}
+
 std::uint64_t PosixLoop::random() {
   std::uint64_t bits = 0;
   while (::getrandom(&bits, sizeof bits, 0) != ssize_t(sizeof bits)) {

@@ -96,6 +96,7 @@ class PosixLoop final : public Loop {
   std::shared_ptr<void> at(TimePoint when, std::function<void()> callback) override;
   void post(std::function<void()> callback) override { posted_.push_back(std::move(callback)); }
   int doorbell_descriptor() override { return poller_->doorbell(); }
+  std::shared_ptr<void> watch(int descriptor, std::function<void()> callback) override;
   std::uint64_t random() override;
 
   // Readable when run() has something to dispatch, deadlines and posted callbacks excepted: see until_next_deadline().

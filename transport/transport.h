@@ -91,9 +91,10 @@ class Connection {
   virtual Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) = 0;
   // As send(), for bytes that Transport::stage() has taken: done or again.
   virtual Sent send_staged(const SegmentHeader&, std::uint64_t /*staged*/) { return Sent::again; }
-  // The receiver is ready for this message, so far (transports with grants send one; others ignore it). Optional for messages of
-  // at most eager_bytes(); said at most twice, `ahead` and then something better.
-  virtual void expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness) = 0;
+  // How ready the receiver is for this message (transports with grants tell the sender; others ignore it): its key, message_bytes,
+  // call and plan, as this side has them. Optional for messages of at most eager_bytes(); said at most twice, `ahead` and then
+  // something better. `place`: of one that `lands`, where every byte of it may be written; else nullptr.
+  virtual void expect(const SegmentHeader& message, Readiness readiness, std::byte* place) = 0;
   virtual std::size_t eager_bytes() const = 0;
   // "shm", "tcp 10.0.0.1:4000 -> 10.0.0.2:5000 (4 sockets)"
   virtual std::string describe() const = 0;

@@ -14,4 +14,12 @@ Result<void*> allocate(std::size_t bytes);
 // What allocate() gave; nullptr: nothing. No operation may be using it. What ranks have mapped of it takes no memory any more.
 void deallocate(void* memory);
 
+// Says that these bytes stay mapped until unregister_memory(): RDMA then moves them without a copy, once it has registered them with its
+// devices (at first use; the pages are locked from then on). What allocate() gives needs none of it. Any thread. invalid_argument: no
+// bytes, or some are registered or allocated by tutti already.
+Status register_memory(void* memory, std::size_t bytes);
+
+// No operation may be using it. invalid_argument: nothing was registered at that address.
+Status unregister_memory(void* memory);
+
 }  // namespace tutti

@@ -39,6 +39,12 @@ TEST(NcclNames, BecomeSettings) {
       {"NCCL_SOCKET_IFNAME", "^=docker0", "TUTTI_INTERFACE", "^docker0"},
       {"NCCL_NSOCKS_PERTHREAD", "4", "TUTTI_SOCKETS", "4"},
       {"NCCL_DEBUG", "INFO", "TUTTI_LOG", "info"},
+      {"NCCL_IB_DISABLE", "1", "TUTTI_IB_HCA", "^*"},
+      {"NCCL_IB_HCA", "mlx5_0:1,mlx5_2", "TUTTI_IB_HCA", "mlx5_0*:1,mlx5_2*"},
+      {"NCCL_IB_HCA", "^=mlx5_0:1,mlx5_2", "TUTTI_IB_HCA", "^mlx5_0:1,mlx5_2"},
+      {"NCCL_IB_GID_INDEX", "3", "TUTTI_IB_GID_INDEX", "3"},
+      {"NCCL_IB_TIMEOUT", "22", "TUTTI_IB_TIMEOUT", "22"},
+      {"NCCL_IB_TC", "106", "TUTTI_IB_TRAFFIC_CLASS", "106"},
       {"NCCL_TOPO_FILE", "/a/b.xml", "TUTTI_TOPOLOGY_FILE", "/a/b.xml"},
   };
   for (const auto& row : rows) {

@@ -86,11 +86,11 @@ struct Star {
     }
   }
   void expect(std::uint32_t operation, std::uint64_t bytes) {
-    for (Connection* c : in) c->expect({1, operation, 0}, bytes, transport::Readiness::partly);
+    for (Connection* c : in) c->expect({.key = {1, operation, 0}, .message_bytes = bytes}, transport::Readiness::partly, nullptr);
     fusing.await(operation, bytes);
   }
   void expect_ahead(std::uint32_t operation, std::uint64_t bytes) {
-    for (Connection* c : in) c->expect({1, operation, 0}, bytes, transport::Readiness::ahead);
+    for (Connection* c : in) c->expect({.key = {1, operation, 0}, .message_bytes = bytes}, transport::Readiness::ahead, nullptr);
   }
   // Each peer sends what it may, the later peers more eagerly; the messages in the given order.
   void run(const std::vector<std::uint32_t>& order, std::uint64_t bytes) {

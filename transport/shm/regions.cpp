@@ -13,6 +13,8 @@
 #include <random>
 #include <shared_mutex>
 
+#include "transport/ranges.h"
+
 namespace tutti::transport::shm {
 namespace {
 
@@ -47,6 +49,7 @@ Result<std::byte*> make_region(std::size_t bytes) {
   head->token = std::uint64_t(random()) << 32 | random();
   head->magic = kMagic;
   std::byte* const data = memory->data() + kHead;
+  if (Status status = add_range(data, bytes); !status) return status;
   const std::unique_lock held(table().mutex);
   table().regions.emplace(data, std::move(*memory));
   table().count.store(table().regions.size(), std::memory_order_release);
@@ -58,6 +61,7 @@ void drop_region(std::byte* data) {
   const auto found = table().regions.find(data);
   if (found == table().regions.end()) return;
   SharedMemory& region = found->second;
+  (void)drop_range(data);
   head_of(region)->dropped.store(1, std::memory_order_release);
   // Peers may have it mapped still: its pages go, its mapping reads as zeros.
   (void)fallocate(region.descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(kHead), off_t(region.bytes() - kHead));

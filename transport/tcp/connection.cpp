@@ -28,8 +28,8 @@ Sent TcpConnection::send(const SegmentHeader& header, const std::byte* data, std
   return out_.send(header, data, token);
 }
 
-void TcpConnection::expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness) {
-  if (!over_) in_.expect(key, message_bytes, readiness);
+void TcpConnection::expect(const SegmentHeader& message, Readiness readiness, std::byte*) {
+  if (!over_) in_.expect(message.key, message.message_bytes, readiness);
 }
 
 std::string TcpConnection::describe() const {

@@ -1,0 +1,71 @@
+#pragma once
+// A provider of verbs in memory: devices, queue pairs and completion queues that move bytes within this process, check keys and
+// bounds as hardware does, and fail when they are told to. Writes are carried out late, when somebody polls, in the order of their queue
+// pair and in a random one between queue pairs, so that whoever reuses memory too early is found out.
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "transport/rdma/fabric.h"
+#include "transport/rdma/verbs.h"
+
+namespace tutti::tests {
+
+class FakeFabric {
+ public:
+  explicit FakeFabric(std::uint64_t seed = 1);
+  ~FakeFabric();
+  FakeFabric(const FakeFabric&) = delete;
+  FakeFabric& operator=(const FakeFabric&) = delete;
+
+  // A port of a host; those of all hosts with one subnet reach each other.
+  void add_port(int host, transport::rdma::Port port);
+  // "10.0.<rail>.<host + 1>", active, RoCE v2 at index 3
+  void add_rail(int host, int rail);
+  // What `host` sees, as long as no other is asked for.
+  const transport::rdma::Verbs& verbs(int host);
+
+  // Carries out what was posted, as far as it can be. Returns whether anything moved.
+  bool deliver();
+  // Nothing arrives at or leaves a rail any more, until it is put up again.
+  void set_link(int rail, bool up) { down_[rail] = !up; }
+  // The oldest write of any queue pair on the rail fails so, and its queue pair with it.
+  bool fail_one(int rail, ibv_wc_status status);
+  // Registers no more than this.
+  std::size_t memory_limit = ~std::size_t(0);
+  std::size_t registered_bytes() const { return registered_; }
+  std::size_t live_objects() const { return objects_; }
+  std::uint64_t not_ready() const { return not_ready_; }       // writes that found no receive posted
+  std::size_t queue_pairs() const { return pairs_.size(); }
+
+  struct Device;
+  struct Context;
+  struct Channel;
+  struct Queue;
+  struct Pair;
+  struct Memory;
+  static FakeFabric* current;
+
+ private:
+  friend struct FakeCalls;
+  bool carry_out(Pair& pair);
+  void complete(Pair& pair, ibv_wc_status status);
+  void fail(Pair& pair);
+  Memory* find(std::uint32_t key, std::uint64_t address, std::uint64_t bytes) const;
+  int rail_of(const Pair& pair) const;
+
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::map<std::uint32_t, Pair*> pairs_;
+  std::map<std::uint32_t, Memory*> memories_;
+  std::map<int, bool> down_;
+  std::uint32_t last_number_ = 100, last_key_ = 1000;
+  std::size_t registered_ = 0, objects_ = 0;
+  std::uint64_t not_ready_ = 0;
+  int host_ = 0;
+};
+
+}  // namespace tutti::tests

@@ -1,0 +1,98 @@
+#pragma once
+// Two ranks of this process, joined by RDMA: over the machine's devices, or over a fabric in memory.
+#include <memory>
+#include <string>
+
+#include "conformance.h"
+#include "core/check.h"
+#include "core/posix_loop.h"
+#include "fake_verbs.h"
+#include "transport/rdma/transport.h"
+
+namespace tutti::tests {
+
+using transport::rdma::RdmaOptions;
+using transport::rdma::VerbsTransport;
+
+class RdmaPair : public transport::conformance::Pair {
+ public:
+  transport::Transport& transport(int side) override { return *sides_[side]; }
+  transport::Connection& connection(int side) override { return *connections_[side]; }
+  VerbsTransport& rdma(int side) { return *sides_[side]; }
+  bool step() override {
+    bool any = deliver();
+    for (int side = 0; side < 2; ++side)
+      if (sides_[side]) any |= sides_[side]->poll() | loops_[side]->run(Nanoseconds(0));
+    return any;
+  }
+  bool woken(int side) override {
+    deliver();
+    return loops_[side]->run(Nanoseconds(0));
+  }
+  void kill_side_1() override { sides_[1].reset(); }
+  const Status& why_not() const { return why_not_; }
+  bool has_sockets(int side) const { return has_sockets_[side]; }
+
+  // One more attempt after the first has failed or the connection was lost.
+  void join() {
+    std::unique_ptr<Stream> ends[2];
+    const std::string name = "@tutti-test-" + std::to_string(loops_[0]->random());
+    auto acceptor = loops_[1]->network().listen(name, [&](std::unique_ptr<Stream> stream) { ends[1] = std::move(stream); });
+    TUTTI_CHECK(acceptor.ok());
+    const auto attempt = loops_[0]->network().connect(name, [&](Result<std::unique_ptr<Stream>> stream) {
+      TUTTI_CHECK(stream.ok());
+      ends[0] = std::move(*stream);
+    });
+    while (!ends[0] || !ends[1])
+      for (auto& loop : loops_) loop->run(std::chrono::milliseconds(1));
+    int answers = 0;
+    for (int side = 0; side < 2; ++side) {
+      std::vector<std::unique_ptr<Stream>> sockets;
+      sockets.push_back(std::move(ends[side]));
+      sides_[side]->connect(kPeer, std::move(sockets), side == 0, [&, side](Result<transport::Connection*> made, std::vector<std::unique_ptr<Stream>> back) {
+        ++answers;
+        has_sockets_[side] = !back.empty();
+        if (made) connections_[side] = *made;
+        else why_not_ = made.status();
+      });
+    }
+    while (answers < 2)
+      for (auto& loop : loops_) {
+        deliver();
+        loop->run(std::chrono::milliseconds(1));
+      }
+  }
+
+ protected:
+  void make(int side, const transport::rdma::Verbs& verbs, transport::Listener& listener, const RdmaOptions& options) {
+    loops_[side] = make_posix_loop();
+    auto made = VerbsTransport::make(verbs, *loops_[side], listener, options);
+    TUTTI_CHECK(made.ok());
+    sides_[side] = std::move(*made);
+  }
+  virtual bool deliver() { return false; }
+
+ private:
+  std::unique_ptr<PosixLoop> loops_[2];
+  std::unique_ptr<VerbsTransport> sides_[2];
+  transport::Connection* connections_[2] = {};
+  bool has_sockets_[2] = {};
+  Status why_not_;
+};
+
+class FakeRdmaPair final : private FakeFabric, public RdmaPair {
+ public:
+  FakeRdmaPair(transport::Listener& a, transport::Listener& b, const RdmaOptions& options, int rails = 1) {
+    for (int side = 0; side < 2; ++side)
+      for (int rail = 0; rail < rails; ++rail) add_rail(side, rail);
+    make(0, verbs(0), a, options);
+    make(1, verbs(1), b, options);
+    join();
+  }
+  FakeFabric& fabric() { return *this; }
+
+ private:
+  bool deliver() override { return FakeFabric::deliver(); }
+};
+
+}  // namespace tutti::tests

@@ -1,0 +1,28 @@
+#pragma once
+// Ranges: memory of this process that stays mapped until it is said to go, so that a device may keep it registered: what users have by
+// allocate(), or have registered. One table a process; any thread.
+#include <tutti/status.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace tutti::transport {
+
+struct Range {
+  std::uint64_t token = 0;             // no two of a process have the same, one after the other at one place neither
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+// invalid_argument: no bytes, or a part of it is in the table already.
+Status add_range(const std::byte* data, std::size_t bytes);
+// False: no range begins there.
+bool drop_range(const std::byte* data);
+// The one that all these bytes are in. Some 50 ns; 1 ns while there are none.
+std::optional<Range> range_of(const std::byte* data, std::size_t bytes);
+bool lives(std::uint64_t token);
+// How many have been dropped so far.
+std::uint64_t dropped_ranges();
+
+}  // namespace tutti::transport

@@ -1,0 +1,424 @@
+#include "transport/rdma/connection.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+
+namespace tutti::transport::rdma {
+namespace {
+
+MessageKey as_it_travels(MessageKey key) {
+  key.message &= 0xffff;
+  return key;
+}
+
+Cell cell_for(const SegmentHeader& header, CellType type) {
+  Cell cell;
+  cell.type = type;
+  cell.message = std::uint16_t(header.key.message);
+  cell.bytes = header.bytes;
+  cell.communicator = header.key.communicator;
+  cell.operation = header.key.operation;
+  cell.plan = header.plan & 0xffff;
+  cell.offset = header.offset;
+  cell.message_bytes = header.message_bytes;
+  cell.call = header.call;
+  return cell;
+}
+
+}  // namespace
+
+RdmaConnection::~RdmaConnection() {
+  stop();
+  shared_.landed.forget(this);
+}
+
+Status RdmaConnection::prepare(const std::vector<Rail>& rails, int side, int queues_per_rail, std::uint32_t first_id) {
+  rails_ = rails;
+  side_ = side;
+  auto rings = Block::make(shared_.devices, 2 * kRingBytes);
+  if (!rings) return rings.status();
+  rings_ = std::move(*rings);
+  for (std::size_t r = 0; r < rails.size(); ++r) {
+    for (int k = 0; k < queues_per_rail; ++k) {
+      const std::size_t device = rails[r].port[side];
+      auto queue = QueuePair::make(*shared_.devices[device], device, first_id + std::uint32_t(queues_.size()), shared_.counters);
+      if (!queue) return queue.status();
+      queues_.push_back(std::move(*queue));
+      rail_of_.push_back(r);
+    }
+  }
+  return {};
+}
+
+EndPoint RdmaConnection::end_point() const {
+  EndPoint out;
+  out.inbox = reinterpret_cast<std::uintptr_t>(rings_->data());
+  fill_keys(rings_->registration(), out.keys);
+  for (const auto& queue : queues_) out.queues.push_back({queue->number(), queue->first_packet(), {}, 0});
+  return out;
+}
+
+Status RdmaConnection::connect(const Offer& peer_offer, const EndPoint& peer) {
+  there_ = peer;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    const Rail& rail = rails_[rail_of_[i]];
+    const Offered& port = peer_offer[rail.port[1 - side_]];
+    QueueAddress address = peer.queues[i];
+    address.gid = port.gids[rail.gid[1 - side_]];
+    address.lid = port.lid;
+    const Port& own = queues_[i]->device().port();
+    const Gid gid = shared_.offer[rail.port[side_]].gids[rail.gid[side_]];
+    const Status status = queues_[i]->connect(address, gid, std::min<int>(own.mtu, port.mtu), shared_.queue_options());
+    if (!status) return status;
+  }
+  return {};
+}
+
+Status RdmaConnection::greet() {
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    const Status status = queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[rail_of_[i]], kGreeting | std::uint32_t(i), true, {});
+    if (!status) return status;
+  }
+  return {};
+}
+
+void RdmaConnection::open() {
+  state_ = State::up;
+  const auto early = std::move(early_);
+  for (const Arrival& arrival : early) completion(arrival.queue, arrival.completion);
+}
+
+std::string RdmaConnection::describe() const {
+  std::string out = "rdma ";
+  for (std::size_t i = 0; i < queues_.size(); ++i)
+    if (i == 0 || rail_of_[i] != rail_of_[i - 1]) out += (i ? ", " : "") + queues_[i]->describe();
+  return fmt::format("{} ({} queue pair{})", out, queues_.size(), queues_.size() == 1 ? "" : "s");
+}
+
+void RdmaConnection::fill_keys(const Registration& registration, std::uint32_t* keys) const {
+  for (std::size_t r = 0; r < rails_.size(); ++r) keys[r] = registration.remote_key(rails_[r].port[side_]);
+}
+
+std::shared_ptr<const Registration> RdmaConnection::registered(const std::byte* data, std::uint64_t bytes) const { return shared_.registrations.find(data, bytes); }
+
+// --- cells out ---
+
+void RdmaConnection::stamp(Cell& cell) {
+  cell.freed = freed_told_ = handled_;
+  cell.used = used_told_ = used_;
+  const auto untold = [](const auto& queue) { return queue->receives_posted() - queue->receives_told; };
+  std::size_t most = main_;
+  for (std::size_t i = 0; i < queues_.size(); ++i)
+    if (untold(queues_[i]) > untold(queues_[most])) most = i;
+  cell.queue = std::uint32_t(most);
+  cell.receives = queues_[most]->receives_told = queues_[most]->receives_posted();
+}
+
+bool RdmaConnection::owes_credit() const {
+  if (handled_ - freed_told_ >= kRingUnits / 4 || used_ - used_told_ >= kCreditUnits / 4) return true;
+  return std::any_of(queues_.begin(), queues_.end(), [](const auto& q) { return q->receives_posted() - q->receives_told >= QueuePair::kReceives / 2; });
+}
+
+// Into the ring, from where the peer gets it. False: no room.
+bool RdmaConnection::put(Cell cell, const std::byte* payload, bool control, bool signaled) {
+  const std::uint32_t units = units_of(cell.bytes), at = head_ % kRingUnits;
+  const std::uint32_t skipped = at + units > kRingUnits ? kRingUnits - at : 0;
+  const std::uint32_t wanted = skipped + units + (control ? 0 : kControlUnits);
+  if (state_ != State::up || kRingUnits - (head_ - peer_freed_) < wanted || !main().has_room(1, control)) return false;
+  cell.end = head_ + skipped + units;
+  stamp(cell);
+  const std::uint32_t unit = (head_ + skipped) % kRingUnits;
+  std::byte* from = rings_->data() + kRingBytes + unit * kUnit;
+  std::memcpy(from, &cell, sizeof cell);
+  if (cell.bytes) std::memcpy(from + sizeof cell, payload, cell.bytes);
+  head_ = cell.end;
+  const std::size_t rail = rail_of_[main_];
+  const Status status = main().write(from, std::uint32_t(sizeof cell) + cell.bytes, rings_->registration().local_key(main().device_index()),
+                                     there_.inbox + unit * kUnit, there_.keys[rail], kIsCell | unit, signaled, {});
+  if (!status) fail(status);
+  ++(control ? shared_.counters.control_out : shared_.counters.cells_out);
+  return true;
+}
+
+void RdmaConnection::send_grant(const SegmentHeader& header, std::uint64_t told, const GrantBody& body) {
+  Control control{cell_for(header, CellType::grant), body};
+  control.cell.bytes = sizeof body;
+  control.cell.offset = told;
+  waiting_.push_back(control);
+  tend();
+}
+
+void RdmaConnection::send_control(CellType type, std::uint32_t communicator) {
+  Control control;
+  control.cell.type = type;
+  control.cell.communicator = communicator;
+  waiting_.push_back(control);
+}
+
+bool RdmaConnection::tend() {
+  bool any = false;
+  if (!revocations_.empty()) answer_revocations();
+  while (!waiting_.empty() && put(waiting_.front().cell, reinterpret_cast<const std::byte*>(&waiting_.front().body), true)) {
+    waiting_.pop_front();
+    any = true;
+  }
+  while (owes_credit() && put({}, nullptr, true)) {
+    ++shared_.counters.credits_out;
+    any = true;
+  }
+  return any;
+}
+
+Sent RdmaConnection::send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) {
+  TUTTI_CHECK(header.bytes <= header.message_bytes && header.offset <= header.message_bytes - header.bytes);
+  if (state_ != State::up || !failure_.ok()) return Sent::again;
+  if (header.message_bytes <= kEagerBytes) return send_cell(header, data);
+  const auto leave = leaves_.find(as_it_travels(header.key));
+  if (leave == leaves_.end()) return Sent::again;
+  if (leave->second.call != header.call || leave->second.plan != (header.plan & 0xffff)) return refuse(header, data) ? Sent::done : Sent::again;
+  if (header.offset + header.bytes > leave->second.until) return Sent::again;
+  const bool last = header.offset + header.bytes == header.message_bytes;
+  const Sent sent = send_writes(header, data, token, leave->second);
+  if (last && sent != Sent::again) leaves_.erase(leave);
+  return sent;
+}
+
+Sent RdmaConnection::send_cell(const SegmentHeader& header, const std::byte* data) {
+  Cell cell = cell_for(header, CellType::data);
+  const std::uint32_t units = units_of(header.bytes);
+  if (header.bytes > kFreeBytes) {
+    const bool credit = credit_taken_ - peer_used_ + units <= kCreditUnits;
+    if (!credit && (!header.first || reserves_.contains(header.key.communicator))) return Sent::again;
+    cell.flags = credit ? kCredited : kReserve;
+  }
+  if (!put(cell, data, false)) return Sent::again;
+  if (cell.flags & kCredited) credit_taken_ += units;
+  if (cell.flags & kReserve) reserves_.insert(header.key.communicator);
+  shared_.counters.copied_out += header.bytes;
+  return Sent::done;
+}
+
+// The peer has granted a message of another call. Its first bytes tell it what this rank has called; nothing is written into its memory.
+bool RdmaConnection::refuse(const SegmentHeader& header, const std::byte* data) {
+  Cell cell = cell_for(header, CellType::data);
+  cell.bytes = std::uint32_t(std::min<std::size_t>(header.bytes, kFreeBytes));
+  return put(cell, data, false);
+}
+
+// The next in turn with the fewest writes under way.
+bool RdmaConnection::choose_queue(std::size_t& queue) {
+  bool found = false;
+  for (std::size_t k = 0; k < queues_.size(); ++k) {
+    const std::size_t i = (turn_ + k) % queues_.size();
+    const QueuePair& q = *queues_[i];
+    if (!q.has_room(2) || q.writes_under_way() >= kWritesUnderWay || (found && q.writes_under_way() >= queues_[queue]->writes_under_way())) continue;
+    queue = i;
+    found = true;
+  }
+  if (found) turn_ = queue + 1;
+  return found;
+}
+
+// Cut at the grid; more than one write only where the caller's segments do not keep to it.
+Sent RdmaConnection::send_writes(const SegmentHeader& header, const std::byte* data, std::uint64_t token, Leave& leave) {
+  const std::size_t grid = shared_.grid_bytes(header.message_bytes);
+  auto memory = registered(data, header.bytes);
+  Part staging;
+  std::size_t queue = leave.queue;
+  const bool begun = header.offset % grid != 0;
+  if (begun ? !queues_[queue]->has_room(2) : !choose_queue(queue)) return Sent::again;
+  if (header.bytes > 2 * grid - header.offset % grid) TUTTI_CHECK(!"a segment longer than the grid");
+  if (!memory) {
+    staging = shared_.stagings->take(header.bytes);
+    if (!staging) return Sent::again;
+    std::memcpy(staging.data, data, header.bytes);
+    shared_.counters.copied_out += header.bytes;
+  }
+  const std::byte* from = memory ? data : staging.data;
+  for (std::uint32_t done = 0; done < header.bytes;) {
+    const std::uint64_t offset = header.offset + done;
+    const auto bytes = std::uint32_t(std::min<std::uint64_t>(header.bytes - done, grid - offset % grid));
+    const bool final = done + bytes == header.bytes;
+    Posted posted{.cell = false, .tell = memory && final, .grant = leave.where.id, .bytes = bytes, .token = token, .offset = offset, .key = as_it_travels(header.key), .source = from + done, .memory = memory};
+    if (final) posted.staging = staging;
+    QueuePair& q = *queues_[queue];
+    const std::uint32_t local = memory ? memory->local_key(q.device_index()) : staging.block->registration().local_key(q.device_index());
+    const bool signaled = !memory || offset + bytes == header.message_bytes || q.unsignaled() >= 3;
+    const Status status = q.write(from + done, bytes, local, leave.where.address + offset % leave.where.window, leave.where.keys[rail_of_[queue]],
+                                  leave.where.id << kIndexBits | std::uint32_t(offset / grid), signaled, posted);
+    if (!status) fail(status);
+    ++shared_.counters.writes_out;
+    done += bytes;
+  }
+  leave.queue = queue;
+  return memory ? Sent::pending : Sent::done;
+}
+
+void RdmaConnection::flush() {
+  for (std::size_t i = 0; i < queues_.size(); ++i)
+    if (up() && queues_[i]->unsignaled() > 0 && queues_[i]->has_room(1, true))
+      (void)queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[rail_of_[i]], kGreeting | std::uint32_t(i), true, {});
+}
+
+// --- completions ---
+
+void RdmaConnection::completion(std::size_t index, const ibv_wc& wc) {
+  QueuePair& queue = *queues_[index];
+  if (wc.status != IBV_WC_SUCCESS) {
+    if (queue.usable()) fail(Status(Code::network, fmt::format("{}: {}", queue.describe(), explain(wc.status, shared_.queue_options())), peer_));
+    return;
+  }
+  if (!(wc.wr_id & QueuePair::kReceiveFlag)) return completed(queue, wc);
+  if (state_ == State::joining && (ntohl(wc.imm_data) & kGreeting) != kGreeting) return early_.push_back({index, wc});
+  arrived(index, wc);
+}
+
+void RdmaConnection::completed(QueuePair& queue, const ibv_wc& wc) {
+  ++shared_.counters.completions;
+  Posted posted;
+  while (queue.take_completed(std::uint32_t(wc.wr_id), posted)) retire(posted);
+}
+
+void RdmaConnection::retire(Posted& posted) {
+  if (posted.staging) shared_.stagings->give_back(posted.staging);
+  if (posted.tell) sent_.push_back(posted.token);
+}
+
+void RdmaConnection::arrived(std::size_t index, const ibv_wc& wc) {
+  ++shared_.counters.arrivals;
+  queues_[index]->used_receive();
+  const std::uint32_t immediate = ntohl(wc.imm_data);
+  if ((immediate & kGreeting) == kGreeting) {
+    if (state_ == State::joining) ++greetings_;
+  } else if (immediate & kIsCell) {
+    cell_arrived(immediate & ~kIsCell);
+  } else if (state_ == State::up) {
+    const char* wrong = grants_.arrived(immediate >> kIndexBits, immediate & ((1u << kIndexBits) - 1), wc.byte_len);
+    if (wrong) fail(std::string(wrong));
+  }
+}
+
+void RdmaConnection::cell_arrived(std::uint32_t unit) {
+  if (unit >= kRingUnits) return fail(std::string("a cell outside of the inbox"));
+  const std::byte* at = rings_->data() + unit * kUnit;
+  Cell cell;
+  std::memcpy(&cell, at, sizeof cell);
+  const std::uint32_t units = units_of(cell.bytes);
+  if (unit + units > kRingUnits || (cell.end - units) % kRingUnits != unit || cell.queue >= queues_.size()) return fail(std::string("a cell that is none"));
+  if (std::int32_t(cell.freed - peer_freed_) > 0) peer_freed_ = cell.freed;
+  if (std::int32_t(cell.used - peer_used_) > 0) peer_used_ = cell.used;
+  queues_[cell.queue]->peer_posted(cell.receives);
+  if (state_ != State::up) return;
+  if (cell.type == CellType::data) data_arrived(cell, at + sizeof cell);
+  else control_arrived(cell, at + sizeof cell);
+  handled_ = cell.end;
+}
+
+// Small ones are read where they lie, at once or never. Others go where the listener wants them, or else into a copy, so that nothing
+// keeps the inbox from being used again.
+void RdmaConnection::data_arrived(const Cell& cell, const std::byte* payload) {
+  const SegmentHeader header = header_of(cell);
+  if (header.bytes > header.message_bytes || header.offset > header.message_bytes - header.bytes) return fail(std::string("a segment outside of its message"));
+  if (cell.bytes <= kFreeBytes) return shared_.listener.on_segment(peer_, header, payload, {});
+  shared_.counters.copied_in += cell.bytes;
+  if (std::byte* into = shared_.listener.landing(peer_, header)) {
+    std::memcpy(into, payload, cell.bytes);
+    if (cell.flags & kCredited) used_ += units_of(cell.bytes);
+    if (cell.flags & kReserve) send_control(CellType::reserve, cell.communicator);
+    return shared_.listener.on_segment(peer_, header, into, {});
+  }
+  Landed* landed = shared_.landed.take();
+  landed->owner = this;
+  landed->copy.assign(payload, payload + cell.bytes);
+  shared_.landed.count_copy(cell.bytes);
+  landed->bytes = cell.bytes;
+  landed->communicator = cell.communicator;
+  landed->flags = cell.flags;
+  shared_.listener.on_segment(peer_, header, landed->copy.data(), shared_.landed.lease(landed));
+}
+
+void RdmaConnection::released(Landed& landed) {
+  if (landed.message) return grants_.freed(*landed.message, landed.offset, landed.bytes);
+  if (landed.flags & kCredited) used_ += units_of(landed.bytes);
+  if (landed.flags & kReserve) send_control(CellType::reserve, landed.communicator);
+}
+
+void RdmaConnection::control_arrived(const Cell& cell, const std::byte* payload) {
+  switch (cell.type) {
+    case CellType::data: case CellType::credit: return;
+    case CellType::grant: {
+      const MessageKey key{cell.communicator, cell.operation, cell.message};
+      Leave& leave = leaves_[key];
+      if (cell.bytes != sizeof(GrantBody)) return fail(std::string("a grant that is none"));
+      std::memcpy(&leave.where, payload, sizeof leave.where);
+      if (leave.where.window == 0 || leave.where.id >= kMostGrants) return fail(std::string("a grant of nothing"));
+      leave.until = std::max(leave.until, cell.offset);
+      leave.call = cell.call;
+      leave.plan = cell.plan;
+      return;
+    }
+    case CellType::revoke:
+      std::erase_if(leaves_, [&](const auto& leave) { return leave.first.communicator == cell.communicator; });
+      revocations_.push_back(cell.communicator);
+      return;
+    case CellType::revoked: return grants_.revoked(cell.communicator);
+    case CellType::reserve: reserves_.erase(cell.communicator); return;
+  }
+  fail(std::string("a cell of an unknown type"));
+}
+
+// Once nothing of the communicator is under way: what was written has arrived.
+void RdmaConnection::answer_revocations() {
+  std::erase_if(revocations_, [&](std::uint32_t communicator) {
+    const bool under_way = std::any_of(queues_.begin(), queues_.end(), [&](const auto& q) { return q->has_write_of(communicator); });
+    if (!under_way) send_control(CellType::revoked, communicator);
+    return !under_way;
+  });
+}
+
+bool RdmaConnection::tell_sent() {
+  if (sent_.empty()) return false;
+  std::vector<std::uint64_t> tokens;
+  tokens.swap(sent_);
+  for (const std::uint64_t token : tokens) shared_.listener.on_sent(peer_, token);
+  return true;
+}
+
+bool RdmaConnection::drained() const {
+  return state_ != State::up || (waiting_.empty() && std::all_of(queues_.begin(), queues_.end(), [](const auto& q) { return q->idle(); }));
+}
+
+void RdmaConnection::expect(const SegmentHeader& message, Readiness readiness, std::byte* place) {
+  if (readiness == Readiness::ahead) return;       // it will be said again, and a grant on this wire takes microseconds
+  if (state_ == State::up && message.message_bytes > kEagerBytes) grants_.expect(message, place);
+}
+
+void RdmaConnection::abandon(std::uint32_t communicator) {
+  if (state_ == State::up) (void)grants_.abandon(communicator);
+}
+
+void RdmaConnection::stop() {
+  state_ = State::over;
+  Posted posted;
+  for (const auto& queue : queues_) {
+    queue->stop();
+    while (queue->take_posted(posted))
+      if (posted.staging) shared_.stagings->give_back(posted.staging);
+  }
+  sent_.clear();
+}
+
+void RdmaConnection::fail(const Status& why) {
+  if (failure_.ok()) failure_ = why;
+}
+
+void RdmaConnection::fail(const std::string& nonsense) {
+  fail(Status(Code::network, fmt::format("{}: the peer sends {}", describe(), nonsense), peer_));
+}
+
+}  // namespace tutti::transport::rdma

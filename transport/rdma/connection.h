@@ -1,0 +1,137 @@
+#pragma once
+// RdmaConnection: this rank's end of a pair: cells to and from the inboxes, writes of granted messages over all its queue pairs.
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "transport/rdma/grants.h"
+#include "transport/rdma/shared.h"
+
+namespace tutti::transport::rdma {
+
+struct KeyHash {
+  std::size_t operator()(const MessageKey& key) const {
+    std::uint64_t x = (std::uint64_t{key.operation} << 32 | key.communicator) ^ (std::uint64_t{key.message} << 20);
+    x *= 0x9E3779B97F4A7C15u;
+    return static_cast<std::size_t>(x ^ x >> 29);
+  }
+};
+
+// What a rank tells a peer of its end, before the queue pairs are connected.
+struct EndPoint {
+  std::uint64_t inbox = 0;
+  std::uint32_t keys[kMostRails] = {};            // of the inbox
+  std::vector<QueueAddress> queues;               // rail by rail
+};
+
+class RdmaConnection final : public Connection {
+ public:
+  RdmaConnection(Shared& shared, int peer) : shared_(shared), peer_(peer), grants_(shared, *this) {}
+  ~RdmaConnection() override;
+
+  // --- setting up ---
+  // Queue pairs on each rail; `side`: 0 dialled. `first_id`: of their work requests.
+  Status prepare(const std::vector<Rail>& rails, int side, int queues_per_rail, std::uint32_t first_id);
+  EndPoint end_point() const;
+  Status connect(const Offer& peer_offer, const EndPoint& peer);
+  // An empty write on each queue pair; when the peer's have come by all, the way works in this direction.
+  Status greet();
+  bool greeted() const { return greetings_ == queues_.size(); }
+  void open();
+
+  Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
+  void expect(const SegmentHeader& message, Readiness readiness, std::byte* place) override;
+  std::size_t eager_bytes() const override { return kEagerBytes; }
+  std::string describe() const override;
+
+  int peer() const { return peer_; }
+  bool up() const { return state_ == State::up; }
+  const std::vector<std::unique_ptr<QueuePair>>& queues() const { return queues_; }
+  // Of the queue pair with this index.
+  void completion(std::size_t queue, const ibv_wc& completion);
+  const Status& failure() const { return failure_; }        // not ok: to be given up
+
+  // Sends what waits. Returns whether anything moved.
+  bool tend();
+  bool tell_sent();
+  bool drained() const;
+  // Makes what was posted without a completion known to be complete, in the end.
+  void flush();
+  void abandon(std::uint32_t communicator);
+  void stop();                                              // its queue pairs; nothing is sent or arrives any more
+  std::size_t memory_bytes() const { return rings_ ? rings_->bytes() : 0; }
+
+  // For Grants and LandedPool.
+  void send_grant(const SegmentHeader& header, std::uint64_t told, const GrantBody& body);
+  void send_control(CellType type, std::uint32_t communicator);
+  void fill_keys(const Registration& registration, std::uint32_t* keys) const;
+  std::shared_ptr<const Registration> registered(const std::byte* data, std::uint64_t bytes) const;
+  void released(Landed& landed);
+
+ private:
+  enum class State { joining, up, over };
+  // Of a message that was granted: where it may be written, until where.
+  struct Leave {
+    GrantBody where;
+    std::uint64_t until = 0, call = 0;
+    std::uint32_t plan = 0;
+    std::size_t queue = 0;                   // of the grid cell that was begun
+  };
+  struct Control {
+    Cell cell;
+    GrantBody body;
+  };
+  struct Arrival {
+    std::size_t queue;
+    ibv_wc completion;
+  };
+  static constexpr std::uint32_t kControlUnits = 64;       // of the ring, that data leaves free
+  static constexpr std::uint32_t kWritesUnderWay = 8;      // of a queue pair: those with room take the next, so that slow ones take less
+
+  QueuePair& main() { return *queues_[main_]; }
+  bool put(Cell cell, const std::byte* payload, bool control, bool signaled = false);
+  void stamp(Cell& cell);
+  bool owes_credit() const;
+  Sent send_cell(const SegmentHeader& header, const std::byte* data);
+  bool refuse(const SegmentHeader& header, const std::byte* data);
+  Sent send_writes(const SegmentHeader& header, const std::byte* data, std::uint64_t token, Leave& leave);
+  bool choose_queue(std::size_t& queue);
+  void arrived(std::size_t queue, const ibv_wc& completion);
+  void cell_arrived(std::uint32_t unit);
+  void data_arrived(const Cell& cell, const std::byte* payload);
+  void control_arrived(const Cell& cell, const std::byte* payload);
+  void completed(QueuePair& queue, const ibv_wc& completion);
+  void retire(Posted& posted);
+  void answer_revocations();
+  void fail(const Status& why);
+  void fail(const std::string& nonsense);
+
+  Shared& shared_;
+  const int peer_;
+  State state_ = State::joining;
+  Status failure_;
+  std::vector<Rail> rails_;
+  int side_ = 0;
+  std::vector<std::unique_ptr<QueuePair>> queues_;          // rail by rail
+  std::vector<std::size_t> rail_of_;
+  std::size_t main_ = 0, turn_ = 0;                         // cells go by main_
+  std::size_t greetings_ = 0;
+  std::vector<Arrival> early_;                              // came before open()
+
+  std::unique_ptr<Block> rings_;                            // the inbox, then what its cells are sent from
+  EndPoint there_;
+  std::uint32_t head_ = 0, peer_freed_ = 0;                 // of the ring to the peer, in units since the beginning
+  std::uint32_t credit_taken_ = 0, peer_used_ = 0;
+  std::uint32_t handled_ = 0, freed_told_ = 0;              // of the inbox
+  std::uint32_t used_ = 0, used_told_ = 0;
+  std::unordered_set<std::uint32_t> reserves_;              // communicators whose reserve is taken
+  std::deque<Control> waiting_;
+  std::unordered_map<MessageKey, Leave, KeyHash> leaves_;
+  std::vector<std::uint32_t> revocations_;                  // communicators; to be answered
+  std::vector<std::uint64_t> sent_;                         // tokens that the listener is to be told
+  Grants grants_;
+};
+
+}  // namespace tutti::transport::rdma

@@ -1,0 +1,186 @@
+#include "transport/rdma/grants.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "transport/rdma/connection.h"
+
+namespace tutti::transport::rdma {
+
+Expected::~Expected() {
+  if (window) pool->give_back(window);
+}
+
+std::uint32_t Expected::cell_bytes(std::uint32_t index) const {
+  return std::uint32_t(std::min<std::uint64_t>(grid, header.message_bytes - std::uint64_t(index) * grid));
+}
+
+Grants::~Grants() {
+  std::erase_if(shared_.waiting, [this](const auto& w) { return w.grants == this; });
+}
+
+std::uint32_t Grants::free_id() {
+  if (!free_.empty()) {
+    const std::uint32_t id = free_.back();
+    free_.pop_back();
+    return id;
+  }
+  messages_.emplace_back();
+  return std::uint32_t(messages_.size() - 1);
+}
+
+void Grants::expect(const SegmentHeader& header, std::byte* place) {
+  if (free_.empty() && messages_.size() == kMostGrants) return queued_.push_back(header);
+  const std::uint32_t id = free_id();
+  auto message = std::make_shared<Expected>();
+  message->pool = shared_.landings.get();
+  message->header = header;
+  message->header.key.message &= 0xffff;
+  message->grid = shared_.grid_bytes(header.message_bytes);
+  message->whole.resize(std::size_t((header.message_bytes + message->grid - 1) / message->grid));
+  if (place) message->memory = connection_.registered(place, header.message_bytes);
+  messages_[id] = message;
+  if (message->memory) {
+    message->place = place;
+    message->told = header.message_bytes;
+    return tell(id);
+  }
+  if (!admit(id)) shared_.waiting.push_back({this, id});
+}
+
+bool Grants::is_first(const MessageKey& key) const {
+  return std::none_of(messages_.begin(), messages_.end(), [&key](const auto& other) {
+    if (!other || !other->windowed() || other->abandoned || other->header.key.communicator != key.communicator) return false;
+    const auto distance = static_cast<std::int32_t>(other->header.key.operation - key.operation);
+    return distance < 0 || (distance == 0 && other->header.key.message < key.message);
+  });
+}
+
+// Whether the message has its window, or needs none any more.
+bool Grants::admit(std::uint32_t id) {
+  Expected& message = *messages_[id];
+  const std::uint64_t bytes = message.header.message_bytes, grid = message.grid;
+  TUTTI_CHECK(!message.window);
+  const std::uint64_t half = shared_.landings->free_bytes() / 2 / grid * grid;
+  const std::uint64_t whole = (bytes + grid - 1) / grid * grid;
+  message.window = shared_.landings->take(std::size_t(std::min(whole, std::max(grid, half))));
+  if (!message.window) message.window = shared_.landings->take(std::size_t(std::min(whole, grid)), is_first(message.header.key));
+  if (!message.window) return false;
+  message.window_bytes = message.window.bytes / grid * grid;
+  message.told = std::min(bytes, message.window_bytes);
+  tell(id);
+  return true;
+}
+
+void Grants::tell(std::uint32_t id) {
+  const Expected& message = *messages_[id];
+  GrantBody body;
+  body.address = reinterpret_cast<std::uintptr_t>(message.place ? message.place : message.window.data);
+  body.window = message.place ? message.header.message_bytes : message.window_bytes;
+  body.id = id;
+  connection_.fill_keys(message.memory ? *message.memory : message.window.block->registration(), body.keys);
+  ++shared_.counters.grants_out;
+  connection_.send_grant(message.header, message.told, body);
+}
+
+const char* Grants::arrived(std::uint32_t id, std::uint32_t index, std::uint32_t bytes) {
+  if (id >= messages_.size() || !messages_[id]) return "a write for a message that is not granted";
+  const std::shared_ptr<Expected> message = messages_[id];
+  if (index >= message->whole.size() || message->whole[index]) return "a write of what has arrived";
+  const std::uint32_t wanted = message->cell_bytes(index);
+  const auto part = message->begun.find(index);
+  const std::uint32_t before = part == message->begun.end() ? 0 : part->second;
+  if (bytes == 0 || bytes > wanted - before) return "a write that is longer than its segment";
+  const std::uint64_t offset = std::uint64_t(index) * message->grid + before;
+  if (offset + bytes > message->told) return "a write beyond what is granted";
+  if (before + bytes == wanted) {
+    message->whole[index] = true;
+    if (before) message->begun.erase(part);
+  } else {
+    message->begun[index] = before + bytes;
+  }
+  message->arrived += bytes;
+  if (message->abandoned) return nullptr;
+  SegmentHeader header = message->header;
+  header.bytes = bytes;
+  header.offset = offset;
+  Lease lease;
+  if (message->windowed()) {
+    Landed* landed = shared_.landed.take();
+    landed->owner = &connection_;
+    landed->message = message;
+    landed->offset = offset;
+    landed->bytes = bytes;
+    ++message->leased;
+    lease = shared_.landed.lease(landed);
+  }
+  const std::byte* data = message->at(offset);
+  finish_if_done(id);
+  shared_.listener.on_segment(connection_.peer(), header, data, lease);
+  return nullptr;
+}
+
+void Grants::finish_if_done(std::uint32_t id) {
+  const Expected& message = *messages_[id];
+  if (message.arrived < message.header.message_bytes) return;
+  messages_[id].reset();              // leases keep it
+  free_.push_back(id);
+  if (queued_.empty()) return;
+  const SegmentHeader next = queued_.front();
+  queued_.erase(queued_.begin());
+  expect(next, nullptr);
+}
+
+bool Grants::has(std::uint32_t id, const MessageKey& key, std::uint64_t offset) const {
+  if (id >= messages_.size() || !messages_[id] || messages_[id]->header.key != key) return true;      // it was whole, or nobody wants it
+  const Expected& message = *messages_[id];
+  const auto index = std::uint32_t(offset / message.grid);
+  if (message.whole[index]) return true;
+  const auto part = message.begun.find(index);
+  return part != message.begun.end() && offset % message.grid < part->second;
+}
+
+// The window moves on over what is free without a gap.
+void Grants::freed(Expected& message, std::uint64_t offset, std::uint64_t bytes) {
+  --message.leased;
+  message.freed_later[offset] = bytes;
+  for (auto next = message.freed_later.begin(); next != message.freed_later.end() && next->first == message.freed; next = message.freed_later.begin()) {
+    message.freed += next->second;
+    message.freed_later.erase(next);
+  }
+  const std::uint64_t all = message.header.message_bytes;
+  if (message.freed == all || message.abandoned || message.told == all) return;
+  const std::uint64_t until = std::min(all, message.freed / message.grid * message.grid + message.window_bytes);
+  if (until < all && until - message.told < std::max<std::uint64_t>(message.grid, message.window_bytes / 2)) return;
+  if (until <= message.told) return;
+  message.told = until;
+  for (std::uint32_t id = 0; id < messages_.size(); ++id)
+    if (messages_[id].get() == &message) return tell(id);
+}
+
+bool Grants::abandon(std::uint32_t communicator) {
+  bool users = false, any = false;
+  std::erase_if(queued_, [&](const auto& header) { return header.key.communicator == communicator; });
+  for (std::uint32_t id = 0; id < messages_.size(); ++id) {
+    if (!messages_[id] || messages_[id]->header.key.communicator != communicator) continue;
+    Expected& message = *messages_[id];
+    message.abandoned = any = true;
+    users |= message.place != nullptr;
+    if (message.told > 0) continue;
+    std::erase_if(shared_.waiting, [&](const auto& w) { return w.grants == this && w.id == id; });
+    messages_[id].reset();
+    free_.push_back(id);
+  }
+  if (any) connection_.send_control(CellType::revoke, communicator);
+  return users;
+}
+
+void Grants::revoked(std::uint32_t communicator) {
+  for (std::uint32_t id = 0; id < messages_.size(); ++id) {
+    if (!messages_[id] || !messages_[id]->abandoned || messages_[id]->header.key.communicator != communicator) continue;
+    messages_[id].reset();
+    free_.push_back(id);
+  }
+}
+
+}  // namespace tutti::transport::rdma

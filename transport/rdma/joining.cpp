@@ -1,0 +1,98 @@
+#include "transport/rdma/joining.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "transport/rdma/rdma_transport.h"
+
+namespace tutti::transport::rdma {
+namespace {
+
+constexpr std::uint32_t kVersion = 0x52440001;      // of everything that two ranks say by this transport
+constexpr std::size_t kMostFrameBytes = 8192;
+
+void append(std::vector<std::byte>& to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  to.resize(to.size() + bytes);
+  std::memcpy(to.data() + to.size() - bytes, from, bytes);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Proposal& proposal) {
+  std::vector<std::byte> out;
+  append(out, &kVersion, sizeof kVersion);
+  append(out, &proposal.queues, sizeof proposal.queues);
+  const std::vector<std::byte> offer = encode(proposal.offer);
+  const auto bytes = std::uint32_t(offer.size());
+  append(out, &bytes, sizeof bytes);
+  append(out, offer.data(), offer.size());
+  append(out, proposal.why_not.data(), std::min<std::size_t>(proposal.why_not.size(), 4096));
+  return out;
+}
+
+Result<Proposal> decode_proposal(std::span<const std::byte> bytes) {
+  std::uint32_t version = 0, offer_bytes = 0;
+  Proposal out;
+  constexpr std::size_t kHead = 3 * sizeof(std::uint32_t);
+  const Status nonsense(Code::network, "rdma: what the peer proposes cannot be read");
+  if (bytes.size() < kHead) return nonsense;
+  std::memcpy(&version, bytes.data(), 4);
+  std::memcpy(&out.queues, bytes.data() + 4, 4);
+  std::memcpy(&offer_bytes, bytes.data() + 8, 4);
+  if (version != kVersion) return Status(Code::network, fmt::format("rdma: the peer speaks version {:#x} of the RDMA transport, this side {:#x}", version, kVersion));
+  if (bytes.size() - kHead < offer_bytes) return nonsense;
+  auto offer = decode_offer(bytes.subspan(kHead, offer_bytes));
+  if (!offer) return offer.status();
+  out.offer = std::move(*offer);
+  const auto text = bytes.subspan(kHead + offer_bytes);
+  out.why_not.assign(reinterpret_cast<const char*>(text.data()), text.size());
+  return out;
+}
+
+Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline) {
+  auto bytes = std::uint32_t(own.size());
+  std::vector<std::byte> frame;
+  append(frame, &bytes, sizeof bytes);
+  append(frame, own.data(), own.size());
+  const std::span<const std::byte> out(frame);
+  auto writing = write_all(loop, stream, out, deadline);
+  Status status = co_await writing;
+  if (!status) co_return status;
+  const std::span<std::byte> head(reinterpret_cast<std::byte*>(&bytes), sizeof bytes);
+  auto reading_head = read_exact(loop, stream, head, deadline);
+  status = co_await reading_head;
+  if (!status) co_return status;
+  if (bytes > kMostFrameBytes) co_return Status(Code::network, "rdma: the peer sends a frame that is too long");
+  std::vector<std::byte> theirs(bytes);
+  const std::span<std::byte> body(theirs);
+  auto reading = read_exact(loop, stream, body, deadline);
+  status = co_await reading;
+  if (!status) co_return status;
+  co_return std::move(theirs);
+}
+
+Task<Status> agree(Loop& loop, Stream& stream, Status own, TimePoint deadline, bool& broken) {
+  std::vector<std::byte> text;
+  append(text, own.text().data(), std::min<std::size_t>(own.text().size(), kMostFrameBytes));
+  auto exchanging = exchange(loop, stream, std::move(text), deadline);
+  const auto theirs = co_await exchanging;
+  broken = !theirs.ok();
+  if (broken) co_return theirs.status();
+  if (!own.ok()) co_return own;
+  if (theirs->empty()) co_return Status();
+  co_return Status(Code::unsupported, "on its side: " + std::string(reinterpret_cast<const char*>(theirs->data()), theirs->size()));
+}
+
+Task<void> decline(Loop& loop, std::vector<std::unique_ptr<Stream>> sockets, std::string why, RdmaTransport::OnReady on_ready) {
+  const Proposal none{{}, 1, why};
+  std::vector<std::byte> own = encode(none);
+  auto exchanging = exchange(loop, *sockets[0], std::move(own), loop.now() + kJoinLimit);
+  const auto theirs = co_await exchanging;
+  if (!theirs) sockets.clear();
+  const Status status = theirs ? Status(Code::unsupported, why) : theirs.status();
+  on_ready(status, std::move(sockets));
+}
+
+}  // namespace tutti::transport::rdma

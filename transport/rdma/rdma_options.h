@@ -1,0 +1,20 @@
+#pragma once
+// RdmaOptions: what a user may say about RDMA.
+#include <cstddef>
+#include <string>
+
+namespace tutti::transport::rdma {
+
+struct RdmaOptions {
+  std::string devices;                          // TUTTI_IB_HCA
+  int gid_index = -1;                           // -1: by the peer's subnet
+  int queues = 1;                               // queue pairs of a rail
+  int timeout = 16, retry = 7;                  // as ibv_modify_qp takes them
+  int service_level = 0, traffic_class = 0;
+  int numa = -1;                                // where this rank runs
+  std::size_t segment_bytes = 0;                // of large messages; 0: by their size
+  std::size_t landing_bytes = 3 << 20;          // for what arrives before it has its place
+  std::size_t staging_bytes = 1 << 20;          // for what is sent from memory that is not registered
+};
+
+}  // namespace tutti::transport::rdma

@@ -1,0 +1,43 @@
+#pragma once
+// RdmaTransport: messages by RDMA writes over InfiniBand or RoCE. Small ones go into the peer's inbox, larger ones straight to where the
+// receiver grants them. Sockets come in connected and authenticated: over them two ranks find out whether their devices reach each other
+// and tell each other where to write; afterwards they only tell when the peer's process ends.
+//
+// Needs libibverbs at run time and its headers at build time; without, make() says so.
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/net.h"
+#include "core/task.h"
+#include "transport/rdma/rdma_options.h"
+#include "transport/transport.h"
+
+namespace tutti::transport {
+
+class RdmaTransport : public Transport {
+ public:
+  // Loop and listener must outlive it. Leases must be released before it goes. unsupported: there is no device here that can be used;
+  // the text says of each why.
+  static Result<std::unique_ptr<RdmaTransport>> make(Loop& loop, Listener& listener, const rdma::RdmaOptions& options);
+
+  // Both sides call it, exactly one with `dialler`; the callback comes from Loop::run or poll(), on both sides with the same outcome. Where
+  // the two cannot reach each other by RDMA: unsupported, why, and the sockets, from which nothing is left to be read. Where the sockets
+  // themselves failed: network, and none.
+  using OnReady = std::function<void(Result<Connection*>, std::vector<std::unique_ptr<Stream>>)>;
+  virtual void connect(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready) = 0;
+  virtual bool connected(int peer) const = 0;
+  // Says good-bye without waiting. Nothing more is said of this peer; its connection is gone when the call returns, or when poll() does.
+  virtual void disconnect(int peer) = 0;
+  // "mlx5_0:1 (InfiniBand, 400 Gb/s), mlx5_1:1 (...)"
+  virtual std::string describe_devices() const = 0;
+};
+
+namespace rdma {
+
+// The other side of connect() at a rank that has no RdmaTransport: tells the peer why, and gives the sockets to the callback.
+Task<void> decline(Loop& loop, std::vector<std::unique_ptr<Stream>> sockets, std::string why, RdmaTransport::OnReady on_ready);
+
+}  // namespace rdma
+}  // namespace tutti::transport

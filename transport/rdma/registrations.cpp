@@ -1,0 +1,47 @@
+#include "transport/rdma/registrations.h"
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "transport/ranges.h"
+
+namespace tutti::transport::rdma {
+
+std::shared_ptr<const Registration> Registrations::find(const std::byte* data, std::uint64_t bytes) {
+  const auto range = range_of(data, std::size_t(bytes));
+  if (!range) return nullptr;
+  if (const auto known = entries_.find(range->token); known != entries_.end()) {
+    known->second.used = ++uses_;
+    return known->second.registration;
+  }
+  purge();
+  make_room();
+  Entry entry{nullptr, ++uses_};
+  auto made = Registration::make(devices_, const_cast<std::byte*>(range->data), range->bytes);
+  if (made) {
+    entry.registration = std::move(*made);
+    ++counters_.registrations;
+    counters_.registered_bytes += range->bytes;
+  } else {
+    log::write_once(log::Level::warning, fmt::format("RDMA copies what it sends from and receives into memory that cannot be registered: {}", made.status().text()));
+  }
+  return (entries_[range->token] = std::move(entry)).registration;
+}
+
+void Registrations::purge() {
+  const std::uint64_t dropped = dropped_ranges();
+  if (dropped == seen_dropped_) return;
+  seen_dropped_ = dropped;
+  std::erase_if(entries_, [](const auto& entry) { return !lives(entry.first); });
+}
+
+// The one that was unused for the longest time, and is not in use now.
+void Registrations::make_room() {
+  if (entries_.size() < kMost) return;
+  auto oldest = entries_.end();
+  for (auto at = entries_.begin(); at != entries_.end(); ++at)
+    if (at->second.registration.use_count() <= 1 && (oldest == entries_.end() || at->second.used < oldest->second.used)) oldest = at;
+  if (oldest != entries_.end()) entries_.erase(oldest);
+}
+
+}  // namespace tutti::transport::rdma

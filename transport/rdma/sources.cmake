@@ -1,0 +1,8 @@
+# transport/rdma needs libibverbs' headers to build, and the library itself only at run time. Without the headers, absent.cpp stands for it.
+find_path(TUTTI_VERBS_HEADERS infiniband/verbs.h)
+if(TUTTI_VERBS_HEADERS)
+  list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/transport/rdma/absent.cpp)
+else()
+  message(STATUS "no <infiniband/verbs.h>: building without RDMA (libibverbs-dev)")
+  list(FILTER sources EXCLUDE REGEX "/transport/rdma/(verbs|device|memory|queue_pair|registrations|landed|grants|connection|transport)\\.cpp$")
+endif()

@@ -1,0 +1,342 @@
+#include "transport/rdma/transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/log.h"
+
+namespace tutti::transport {
+
+Result<std::unique_ptr<RdmaTransport>> RdmaTransport::make(Loop& loop, Listener& listener, const rdma::RdmaOptions& options) {
+  const auto verbs = rdma::load_verbs();
+  if (!verbs) return verbs.status();
+  auto made = rdma::VerbsTransport::make(**verbs, loop, listener, options);
+  if (!made) return made.status();
+  return std::unique_ptr<RdmaTransport>(std::move(*made));
+}
+
+}  // namespace tutti::transport
+
+namespace tutti::transport::rdma {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kLargest = 128 << 10, kSmallest = 16 << 10;     // segments of granted messages
+constexpr auto kGreetingLimit = 10s;
+
+std::vector<std::byte> encode(const EndPoint& end) {
+  std::vector<std::byte> out;
+  const auto put = [&](const auto& value) {
+    out.resize(out.size() + sizeof value);
+    std::memcpy(out.data() + out.size() - sizeof value, &value, sizeof value);
+  };
+  put(end.inbox);
+  put(end.keys);
+  for (const QueueAddress& queue : end.queues) put(queue.number), put(queue.first_packet);
+  return out;
+}
+
+Result<EndPoint> decode_end_point(std::span<const std::byte> bytes, std::size_t queues) {
+  EndPoint end;
+  if (bytes.size() != sizeof end.inbox + sizeof end.keys + queues * 8) return Status(Code::network, "rdma: where the peer's queue pairs are cannot be read");
+  std::memcpy(&end.inbox, bytes.data(), sizeof end.inbox);
+  std::memcpy(end.keys, bytes.data() + sizeof end.inbox, sizeof end.keys);
+  for (std::size_t i = 0; i < queues; ++i) {
+    QueueAddress queue;
+    std::memcpy(&queue.number, bytes.data() + sizeof end.inbox + sizeof end.keys + 8 * i, 4);
+    std::memcpy(&queue.first_packet, bytes.data() + sizeof end.inbox + sizeof end.keys + 8 * i + 4, 4);
+    end.queues.push_back(queue);
+  }
+  return end;
+}
+
+const char* name_of(LinkLayer link) { return link == LinkLayer::infiniband ? "InfiniBand" : "Ethernet"; }
+
+}  // namespace
+
+std::size_t Shared::segment_bytes(std::uint64_t message_bytes) const {
+  const std::uint64_t largest = options.segment_bytes ? std::min<std::uint64_t>(options.segment_bytes, kLargest) : kLargest;
+  if (message_bytes <= kEagerBytes) return std::size_t(std::min<std::uint64_t>(largest, std::max<std::uint64_t>(message_bytes, 1)));
+  const std::uint64_t eighth = (message_bytes / 8 + 4095) / 4096 * 4096;
+  return std::size_t(std::clamp<std::uint64_t>(eighth, std::min<std::uint64_t>(kSmallest, largest), largest));
+}
+
+// The segment, or a multiple of it where there would be more than can be numbered.
+std::size_t Shared::grid_bytes(std::uint64_t message_bytes) const {
+  std::size_t grid = segment_bytes(message_bytes);
+  while (message_bytes / grid >= (1u << kIndexBits)) grid *= 2;
+  return grid;
+}
+
+Result<std::unique_ptr<VerbsTransport>> VerbsTransport::make(const Verbs& verbs, Loop& loop, Listener& listener, const RdmaOptions& options) {
+  std::unique_ptr<VerbsTransport> out(new VerbsTransport(loop, listener, options));
+  auto devices = Device::open_all(verbs);
+  std::vector<Port> ports;
+  for (const auto& device : devices) ports.push_back(device->port());
+  std::string why;
+  const auto chosen = choose_ports(ports, options.devices, options.numa, why);
+  for (const Port& port : chosen) {
+    const auto at = std::find_if(devices.begin(), devices.end(), [&](const auto& d) { return d && d->port() == port; });
+    if (Status status = (*at)->prepare(); !status) return status;
+    if (out->shared_.devices.size() < kMostPorts) out->shared_.devices.push_back(std::move(*at));
+  }
+  if (out->shared_.devices.empty()) return Status(Code::unsupported, "no RDMA device can be used: " + why);
+  out->shared_.offer = make_offer(chosen, options.gid_index);
+  for (std::size_t i = 0; i < out->shared_.offer.size(); ++i)
+    if (out->shared_.offer[i].gids.empty())
+      log::write_once(log::Level::warning, fmt::format("TUTTI_IB_GID_INDEX={}: {} has no such entry; `show_gids` lists them", options.gid_index, chosen[i].name()));
+  for (const auto& device : out->shared_.devices)
+    out->watches_.push_back(loop.watch(device->descriptor(), [transport = out.get(), d = device.get()] {
+      d->take_events();
+      if (transport->joining_ > 0) transport->poll();
+    }));
+  return out;
+}
+
+VerbsTransport::~VerbsTransport() {
+  TUTTI_CHECK(!polling_);
+  watches_.clear();
+}
+
+std::string VerbsTransport::describe_devices() const {
+  std::string out;
+  for (const auto& device : shared_.devices)
+    out += fmt::format("{}{} ({}, {:g} Gb/s, {})", out.empty() ? "" : ", ", device->port().name(), name_of(device->port().link), device->port().gbps,
+                       preferred_gids(device->port(), shared_.options.gid_index).empty() ? "no GID" : preferred_gids(device->port(), shared_.options.gid_index)[0].text());
+  return out;
+}
+
+Status VerbsTransport::prepare_pools() {
+  if (shared_.stagings) return {};
+  auto landings = Pool::make(shared_.devices, shared_.options.landing_bytes);
+  if (!landings) return landings.status();
+  auto stagings = Pool::make(shared_.devices, shared_.options.staging_bytes);
+  if (!stagings) return stagings.status();
+  shared_.landings = std::move(*landings);
+  shared_.stagings = std::move(*stagings);
+  return {};
+}
+
+// --- joining ---
+
+void VerbsTransport::connect(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready) {
+  TUTTI_CHECK(!sockets.empty() && !connected(peer));
+  tasks_.spawn(join(peer, std::move(sockets), dialler, std::move(on_ready)));
+}
+
+Task<void> VerbsTransport::join(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready) {
+  auto made = std::make_unique<Link>();
+  Link& link = *made;
+  link.connection = std::make_unique<RdmaConnection>(shared_, peer);
+  link.sockets = std::move(sockets);
+  link.moved = std::make_unique<Event>(shared_.loop);
+  bool broken = false;
+  ++joining_;
+  auto meeting = meet(link, peer, dialler ? 0 : 1, broken);
+  const Status status = co_await meeting;
+  --joining_;
+  if (!status) {
+    forget(link);
+    auto back = broken ? std::vector<std::unique_ptr<Stream>>() : std::move(link.sockets);
+    made.reset();
+    on_ready(Status(broken ? Code::network : Code::unsupported, status.text(), peer), std::move(back));
+    co_return;
+  }
+  links_[peer] = std::move(made);
+  watch_sockets(link);
+  on_ready(static_cast<Connection*>(link.connection.get()), {});
+  link.connection->open();
+}
+
+Task<Status> VerbsTransport::meet(Link& link, int peer, int side, bool& broken) {
+  const TimePoint deadline = shared_.loop.now() + kJoinLimit;
+  Loop& loop = shared_.loop;
+  Stream& stream = *link.sockets[0];
+  const Status pools = prepare_pools();
+  const Proposal own{pools.ok() ? shared_.offer : Offer{}, std::uint32_t(shared_.options.queues), pools.text()};
+  auto proposing = exchange(loop, stream, encode(own), deadline);
+  const auto answer = co_await proposing;
+  const auto theirs = answer ? decode_proposal(*answer) : Result<Proposal>(answer.status());
+  broken = !theirs.ok();
+  if (broken) co_return theirs.status();
+  if (own.offer.empty()) co_return pools;
+  if (theirs->offer.empty()) co_return Status(Code::unsupported, "on its side: " + theirs->why_not);
+  const auto rails = side == 0 ? pair_up(own.offer, theirs->offer) : pair_up(theirs->offer, own.offer);
+  if (rails.empty()) co_return Status(Code::unsupported, fmt::format("none of the devices here ({}) suits one there", describe_devices()));
+
+  RdmaConnection& connection = *link.connection;
+  const auto queues = std::size_t(std::min(own.queues, theirs->queues));
+  Status status = connection.prepare(rails, side, int(queues), std::uint32_t(slots_.size()));
+  for (std::size_t i = 0; i < connection.queues().size(); ++i) slots_.push_back({&link, i});
+  auto preparing = agree(loop, stream, status, deadline, broken);
+  status = co_await preparing;
+  if (!status) co_return status;
+  auto meeting = exchange(loop, stream, encode(connection.end_point()), deadline);
+  const auto end = co_await meeting;
+  broken = !end.ok();
+  if (broken) co_return end.status();
+  const auto there = decode_end_point(*end, connection.queues().size());
+  status = there ? connection.connect(theirs->offer, *there) : there.status();
+  auto connecting = agree(loop, stream, status, deadline, broken);
+  status = co_await connecting;
+  if (!status) co_return status;
+  auto greeting = greet(link, std::min(deadline, loop.now() + kGreetingLimit));
+  status = co_await greeting;
+  auto agreeing = agree(loop, stream, status, deadline, broken);
+  status = co_await agreeing;
+  (void)peer;
+  co_return status;
+}
+
+// Whether writes really come through, by every queue pair.
+Task<Status> VerbsTransport::greet(Link& link, TimePoint deadline) {
+  RdmaConnection& connection = *link.connection;
+  if (Status status = connection.greet(); !status) co_return status;
+  poll();
+  while (!connection.greeted() && connection.failure().ok()) {
+    link.moved->reset();
+    auto moving = link.moved->wait(deadline);
+    const bool in_time = co_await moving;
+    if (!in_time) co_return Status(Code::unsupported, fmt::format("{}: nothing that the peer writes arrives; do the two subnets reach each other?", connection.describe()));
+  }
+  co_return connection.failure();
+}
+
+void VerbsTransport::watch_sockets(Link& link) {
+  for (auto& socket : link.sockets) {
+    socket->when_readable([this, &link, s = socket.get()] {
+      std::byte ignored[64];
+      const IoResult got = s->read(ignored);
+      if (!got.closed && got.status.ok()) return;
+      s->when_readable({});
+      link.closed = true;
+      poll();                             // first what it had sent before its end
+    });
+  }
+}
+
+// --- running ---
+
+void VerbsTransport::dispatch(const ibv_wc& completion) {
+  const auto id = std::size_t(completion.wr_id >> 32);
+  if (id >= slots_.size() || !slots_[id].link) return;
+  Link& link = *slots_[id].link;
+  link.connection->completion(slots_[id].queue, completion);
+  if (!link.connection->up()) link.moved->set();
+}
+
+bool VerbsTransport::poll_devices() {
+  bool any = !kept_.empty();
+  const auto kept = std::move(kept_);
+  kept_.clear();
+  for (const ibv_wc& completion : kept) dispatch(completion);
+  std::array<ibv_wc, kBatch> batch;
+  for (const auto& device : shared_.devices) {
+    const int got = device->poll(batch);
+    for (int i = 0; i < got; ++i) dispatch(batch[std::size_t(i)]);
+    any |= got > 0;
+  }
+  return any;
+}
+
+bool VerbsTransport::poll() {
+  if (polling_) return false;
+  polling_ = true;
+  bool any = poll_devices();
+  if (joining_ > 0) {
+    for (const auto& device : shared_.devices) device->arm();
+    any |= poll_devices();
+  }
+  shared_.registrations.purge();
+  std::erase_if(shared_.waiting, [](const auto& w) { return w.grants->admit(w.id); });
+  std::vector<Link*> all;                 // callbacks may disconnect
+  for (const auto& [peer, link] : links_) all.push_back(link.get());
+  for (Link* link : all) any |= tend(*link);
+  flush_ = false;
+  polling_ = false;
+  for (const auto& link : gone_) forget(*link);
+  gone_.clear();
+  return any;
+}
+
+bool VerbsTransport::tend(Link& link) {
+  if (link.over) return false;
+  RdmaConnection& connection = *link.connection;
+  bool any = connection.tell_sent();
+  if (link.over) return true;
+  any |= connection.tend();
+  if (flush_) connection.flush();
+  if (!connection.failure().ok()) lose(link, Status(Code::peer_lost, connection.failure().text(), connection.peer()));
+  else if (link.closed) lose(link, Status(Code::peer_lost, "its process ended", connection.peer()));
+  return any;
+}
+
+void VerbsTransport::lose(Link& link, const Status& why) {
+  if (std::exchange(link.over, true)) return;
+  for (auto& socket : link.sockets) socket->when_readable({});
+  link.connection->stop();
+  shared_.listener.on_lost(link.connection->peer(), why);
+}
+
+void VerbsTransport::forget(Link& link) {
+  for (Slot& slot : slots_)
+    if (slot.link == &link) slot.link = nullptr;
+}
+
+bool VerbsTransport::connected(int peer) const {
+  const auto at = links_.find(peer);
+  return at != links_.end() && !at->second->over;
+}
+
+void VerbsTransport::disconnect(int peer) {
+  const auto at = links_.find(peer);
+  if (at == links_.end()) return;
+  at->second->over = true;
+  at->second->connection->stop();
+  for (auto& socket : at->second->sockets) socket->when_readable({});
+  auto link = std::move(at->second);
+  links_.erase(at);
+  if (polling_) return gone_.push_back(std::move(link));
+  forget(*link);
+}
+
+void VerbsTransport::abandon(std::uint32_t communicator) {
+  for (const auto& [peer, link] : links_)
+    if (!link->over) link->connection->abandon(communicator);
+}
+
+bool VerbsTransport::drained() const {
+  const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second->over || entry.second->connection->drained(); });
+  flush_ = !all;
+  return all;
+}
+
+bool VerbsTransport::prepare_sleep() {
+  if (links_.empty()) return true;
+  for (const auto& [peer, link] : links_)
+    if (!link->over) link->connection->tend();
+  for (const auto& device : shared_.devices) device->arm();
+  std::array<ibv_wc, kBatch> batch;
+  for (const auto& device : shared_.devices) {
+    const int got = device->poll(batch);
+    kept_.insert(kept_.end(), batch.begin(), batch.begin() + got);
+  }
+  return kept_.empty();
+}
+
+void VerbsTransport::wake_done() {
+  for (const auto& device : shared_.devices) device->take_events();
+}
+
+std::size_t VerbsTransport::memory_bytes() const {
+  std::size_t bytes = shared_.landed.memory_bytes();
+  if (shared_.landings) bytes += shared_.landings->bytes() + shared_.stagings->bytes();
+  for (const auto& [peer, link] : links_) bytes += link->connection->memory_bytes();
+  return bytes;
+}
+
+}  // namespace tutti::transport::rdma

@@ -1,0 +1,76 @@
+#pragma once
+// The transport itself: devices and their completions, and which connection they belong to.
+#include <array>
+#include <unordered_map>
+
+#include "transport/rdma/connection.h"
+#include "transport/rdma/joining.h"
+#include "transport/rdma/rdma_transport.h"
+
+namespace tutti::transport::rdma {
+
+class VerbsTransport final : public RdmaTransport {
+ public:
+  // `verbs` must outlive it.
+  static Result<std::unique_ptr<VerbsTransport>> make(const Verbs& verbs, Loop& loop, Listener& listener, const RdmaOptions& options);
+  ~VerbsTransport() override;
+  VerbsTransport(const VerbsTransport&) = delete;
+  VerbsTransport& operator=(const VerbsTransport&) = delete;
+
+  void connect(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready) override;
+  bool connected(int peer) const override;
+  void disconnect(int peer) override;
+  std::string describe_devices() const override;
+
+  std::string name() const override { return "rdma"; }
+  std::size_t segment_bytes(std::uint64_t message_bytes) const override { return shared_.segment_bytes(message_bytes); }
+  bool poll() override;
+  void abandon(std::uint32_t communicator) override;
+  bool drained() const override;
+  bool prepare_sleep() override;
+  void wake_done() override;
+  std::size_t memory_bytes() const override;
+
+  const RdmaCounters& counters() const { return shared_.counters; }
+
+ private:
+  VerbsTransport(Loop& loop, Listener& listener, const RdmaOptions& options) : shared_(loop, listener, options) {}
+  static constexpr std::size_t kBatch = 32;
+  // A peer's queue pairs and the sockets by which they were agreed upon.
+  struct Link {
+    std::unique_ptr<RdmaConnection> connection;
+    std::vector<std::unique_ptr<Stream>> sockets;
+    std::unique_ptr<Event> moved;          // something has come while it joins
+    bool closed = false;                   // the peer has closed a socket
+    bool over = false;                     // lost, and said so
+  };
+  struct Slot {
+    Link* link = nullptr;
+    std::size_t queue = 0;
+  };
+
+  Task<void> join(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready);
+  Task<Status> meet(Link& link, int peer, int side, bool& broken);
+  Task<Status> greet(Link& link, TimePoint deadline);
+  Status prepare_pools();
+  bool poll_devices();
+  void dispatch(const ibv_wc& completion);
+  void watch_sockets(Link& link);
+  bool tend(Link& link);
+  void lose(Link& link, const Status& why);
+  void forget(Link& link);
+  bool idle() const;
+
+  Shared shared_;
+  std::vector<std::shared_ptr<void>> watches_;
+  std::vector<Slot> slots_;                                 // by the id of a queue pair
+  std::unordered_map<int, std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<Link>> gone_;                 // disconnected inside poll()
+  std::vector<ibv_wc> kept_;                                // came when somebody was about to sleep
+  int joining_ = 0;
+  bool polling_ = false;
+  mutable bool flush_ = false;                              // somebody waits for drained()
+  TaskSet tasks_;                                           // dies first
+};
+
+}  // namespace tutti::transport::rdma
