@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "comm/member.h"
 #include "core/check.h"
@@ -67,8 +68,15 @@ Engine::Engine(EngineSetup setup)
 
 Engine::~Engine() { shut_down("the communicator was dropped"); }
 
-void Engine::begin() {
-  if (threaded_ && world_size_ > 1) thread_ = std::thread([this] { progress_loop(); });
+Status Engine::begin() {
+  if (!threaded_ || world_size_ == 1) return {};
+  try {
+    thread_ = std::thread([this] { progress_loop(); });
+  } catch (const std::system_error& error) {
+    return Status(Code::out_of_resources, fmt::format("{} cannot start its progress thread: {}; look at ulimit -u, and at pids.max and the memory limit of its cgroup",
+                                                      describe(world_rank_), error.code().message()));
+  }
+  return {};
 }
 
 void Engine::shut_down(const std::string& reason) {
@@ -224,6 +232,21 @@ void Engine::complete(Operation& operation, Status status) {
   if (sleeping_) loop_->wake();
 }
 
+// By peer, of what was sent to it.
+std::string Engine::link_metrics() const {
+  std::string frames, segments;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].wire.transport != tcp_.get()) continue;
+    const auto repairs = tcp_->repairs(int(i));
+    const std::string labels = fmt::format("rank=\"{}\",peer=\"{}\"", world_rank_, i);
+    frames += sample("tutti_link_resent_frames_total", labels, double(repairs.frames));
+    segments += sample("tutti_link_retransmitted_segments_total", labels, double(repairs.segments));
+  }
+  if (frames.empty()) return "";
+  return metric_head("tutti_link_resent_frames_total", "counter", "Frames sent again to that peer.") + frames +
+         metric_head("tutti_link_retransmitted_segments_total", "counter", "TCP segments that the kernel sent again to that peer.") + segments;
+}
+
 std::string Engine::metrics_text() const {
   const std::string rank = fmt::format("rank=\"{}\"", world_rank_);
   const auto counter = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "counter", help, rank, double(value)); };
@@ -241,7 +264,7 @@ std::string Engine::metrics_text() const {
          counter("tutti_tcp_received_bytes_total", "Bytes from the wire, headers included.", tcp.bytes_in) +
          counter("tutti_tcp_resent_frames_total", "Frames sent again: damaged ones, and those of connections that broke.", tcp.resends) +
          counter("tutti_tcp_damaged_frames_total", "Payloads with a wrong checksum.", tcp.damaged) +
-         counter("tutti_tcp_lost_sockets_total", "Sockets that broke or were replaced.", tcp.sockets_lost) +
+         counter("tutti_tcp_lost_sockets_total", "Sockets that broke or were replaced.", tcp.sockets_lost) + link_metrics() +
          gauge("tutti_memory_bytes", "Memory that the library holds for this rank.", memory_bytes());
 }
 
@@ -395,6 +418,12 @@ std::size_t Engine::memory_bytes() const {
   return bytes + journal_.memory_bytes();
 }
 
+std::string Engine::debts() const {
+  std::string out = parked_.empty() ? "" : fmt::format("{} segments that nobody has asked for; ", parked_.size());
+  for (const auto* t : transports_) out += t->debts();
+  return out;
+}
+
 std::size_t Engine::memory() {
   Lock held = lock();
   return memory_bytes();
@@ -530,7 +559,10 @@ void Engine::dial(int world_rank, bool unix_stream) {
   const int count = unix_stream ? 1 : std::max(1, settings_.sockets);
   directory_->dial(world_rank, unix_stream, count, settings_.init_timeout, [this, world_rank, unix_stream](auto streams) {
     if (streams) return streams_ready(world_rank, unix_stream, true, std::move(*streams));
-    if (!unix_stream || settings_.transport == "shm") return cannot_connect(world_rank, streams.status());
+    if (!unix_stream) return cannot_connect(world_rank, streams.status());
+    if (settings_.transport == "shm")
+      return cannot_connect(world_rank, Status(Code::network, fmt::format("{}; TUTTI_TRANSPORT=shm allows nothing but shared memory: is it on another host or in "
+                                                                          "another container? TUTTI_TRANSPORT=auto uses tcp there", streams.status().text())));
     log::debug("no shared memory with {}: {}", describe(world_rank), streams.status().text());
     dial(world_rank, false);
   });
