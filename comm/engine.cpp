@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds kDrainLimit{1};
 constexpr std::chrono::milliseconds kVerdictWait{300};
+constexpr std::chrono::milliseconds kLastWords{100};   // of a peer whose data connection has ended: its control connection ends, too
 constexpr std::chrono::milliseconds kDialMeAfter{500}; // a peer in the same call dials within far less
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
@@ -62,7 +63,10 @@ Engine::Engine(EngineSetup setup)
     p.state = Peer::connecting;
     streams_ready(peer, unix_stream, false, std::move(streams));
   });
-  directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
+  directory_->on_gone([this](int peer, const Status& why) {
+    on_lost(peer, why);
+    blame(peer);
+  });
   directory_->on_word([this](int from, const Word& word) { heard(from, word); });
 }
 
@@ -175,7 +179,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
   for (int peer : op.execution->program()->peers) {
     const int world = op.member().world_rank(peer);
     const Peer& p = peers_[std::size_t(world)];
-    if (p.state == Peer::lost) {
+    if (p.state == Peer::lost && !p.reminder) {
       const int culprit = op.member().rank_of(world);
       fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), culprit));   // it runs on until the verdict is there
     }
@@ -528,16 +532,25 @@ void Engine::on_lost(int peer, const Status& why) {
   const std::string who = describe(peer);
   const std::string text = why.text().starts_with(who) ? why.text() : fmt::format("{}: {}", who, why.text());
   p.lost_why = Status(why.code(), text, peer);
+  for (const auto& [id, member] : members_) member->wire_up(peer, {});
+  // What it said last may be on its way over the control plane, and is the cause of its end.
+  if (why.code() != Code::peer_lost || !directory_ || directory_->gone(peer)) return blame(peer);
+  p.reminder = loop_->at(loop_->now() + kLastWords, [this, peer] { blame(peer); });
+}
+
+// A lost peer is the failure of those that need something of it.
+void Engine::blame(int peer) {
+  Peer& p = peers_[std::size_t(peer)];
+  p.reminder = nullptr;
   const auto members = members_;
   for (const auto& [id, member] : members) {
     const int rank = member->rank_of(peer);
     if (rank < 0) continue;
-    member->wire_up(peer, {});
     // A peer that ends after its last operation is nobody's failure.
     const bool needed = std::any_of(pending_.begin(), pending_.end(), [&](const auto& operation) {
       return &operation->member() == member.get() && operation->execution && operation->execution->needs(rank);
     });
-    if (needed) fail(*member, Status(why.code(), text, rank));
+    if (needed) fail(*member, Status(p.lost_why.code(), p.lost_why.text(), rank));
   }
 }
 

@@ -153,6 +153,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
     Piece piece;
   };
 
+  void blame(int peer);
   bool decides(const Member& member) const;
   void check_result(Operation& operation);
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
