@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include "comm/bootstrap.h"
@@ -213,7 +214,10 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
     auto held = engine->lock();
     engine->add_member(member);
   }
-  engine->begin();
+  if (Status begun = engine->begin(); !begun) {
+    member->destroy(std::chrono::milliseconds(0));
+    return begun;
+  }
   if (settings.probe && threaded && !ranks.empty())
     if (Status status = measure(engine, *member, std::move(ranks), placement, planner.fresh(), settings, profile); !status) {
       member->destroy(std::chrono::milliseconds(0));
@@ -269,13 +273,17 @@ Result<UniqueId> make_unique_id() {
     hosted().meetings[id.bytes] = {loop, over};
   }
   // Serves until all have met. Detached: the id has no owner whose end could stop it.
-  std::thread([id, loop, over, point = std::shared_ptr<MeetingPoint>(std::move(meeting->point))]() mutable {
-    const TimePoint end = loop->now() + kMeetingLimit;
-    while (!point->finished() && !*over && loop->now() < end) loop->run(std::chrono::seconds(1));
-    point.reset();
-    const std::lock_guard held(hosted().mutex);
-    hosted().meetings.erase(id.bytes);
-  }).detach();
+  try {
+    std::thread([id, loop, over, point = std::shared_ptr<MeetingPoint>(std::move(meeting->point))]() mutable {
+      const TimePoint end = loop->now() + kMeetingLimit;
+      while (!point->finished() && !*over && loop->now() < end) loop->run(std::chrono::seconds(1));
+      point.reset();
+      const std::lock_guard held(hosted().mutex);
+      hosted().meetings.erase(id.bytes);
+    }).detach();
+  } catch (const std::system_error& error) {
+    return Status(Code::out_of_resources, "the meeting point's thread cannot start: " + error.code().message() + "; look at ulimit -u, and at pids.max of its cgroup");
+  }
   return id;
 }
 

@@ -69,8 +69,12 @@ void Metrics::leave(Visitor& visitor) {
   visitor.limit = loop_.at(loop_.now(), [this, &visitor] { visitors_.remove_if([&](const Visitor& v) { return &v == &visitor; }); });
 }
 
+std::string metric_head(const char* name, const char* kind, const char* help) { return fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, kind); }
+
+std::string sample(const char* name, const std::string& labels, double value) { return fmt::format("{}{{{}}} {}\n", name, labels, value); }
+
 std::string metric(const char* name, const char* kind, const char* help, const std::string& labels, double value) {
-  return fmt::format("# HELP {} {}\n# TYPE {} {}\n{}{{{}}} {}\n", name, help, name, kind, name, labels, value);
+  return metric_head(name, kind, help) + sample(name, labels, value);
 }
 
 }  // namespace tutti::comm
