@@ -1,6 +1,7 @@
 #pragma once
 // tutti: collective communication among ranks. This header brings the whole public API.
 #include <tutti/communicator.h>
+#include <tutti/elastic.h>
 #include <tutti/memory.h>
 #include <tutti/status.h>
 #include <tutti/types.h>
