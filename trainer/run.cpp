@@ -101,7 +101,7 @@ void Run::enter() {
   std::string told;
   if (hand_over(usable ? &before_->training : nullptr, world.training, loss_, told)) {
     if (world.first() && !options_.run.empty()) remove_torn_checkpoints(options_.run);
-    if (!told.empty()) say("going on " + told);
+    if (!told.empty()) say(fmt::format("world {}: going on {}", elastic_.worlds(), told));
   } else {
     begin_anew(world);
   }
