@@ -43,6 +43,7 @@ const Entry kEntries[] = {
     {{"TUTTI_LOCAL_RANK", "number", "", "index among the ranks of this host"}, {}},
     {{"TUTTI_LOCAL_RANK_COUNT", "number", "", "how many ranks this host has"}, {}},
     {{"TUTTI_ADDRESS", "host:port", "", "where the ranks meet: rank 0's host; \"@name\" for ranks on one host"}, {}},
+    {{"TUTTI_ROSTER", "text", "", "file in which ranks that come and go are listed; set by tutti run --max-restarts or --min-ranks"}, {}},
     {{"TUTTI_JOB_KEY", "text", "", "secret that the ranks of a job share; strangers without it are turned away"},
      &Settings::job_key},
     {{"TUTTI_LOG", "error|warning|info|debug", "warning", "how much is told on stderr"}, &Settings::log},

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/check.h"
+#include "core/error_table.h"
 
 namespace tutti {
 
@@ -29,7 +30,7 @@ std::string Status::to_string() const {
   std::string out = code_name(code_);
   if (culprit_ >= 0) out += " (rank " + std::to_string(culprit_) + ")";
   if (!text_.empty()) out += ": " + text_;
-  return out;
+  return ok() ? out : with_code(std::move(out), error_row(code_, text_));
 }
 
 namespace detail {

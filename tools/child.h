@@ -16,6 +16,7 @@ enum class Input { none, inherited, control };   // control: a pipe of ours, see
 struct Command {
   std::string label;                       // "rank 3", "host b"
   std::string prefix;                      // of each line of its output
+  std::string log;                         // file that gets its output too, as it comes; "": none
   std::vector<std::string> arguments;      // [0]: a path, or a name without a slash that execvp looks up
   std::vector<std::string> environment;    // "NAME=value", all of it
   Input input = Input::none;

@@ -8,6 +8,7 @@
 #include "tools/doctor.h"
 #include "tools/env.h"
 #include "tools/explain.h"
+#include "tools/explain_error.h"
 #include "tools/report.h"
 #include "tools/run.h"
 #include "tools/top.h"
@@ -40,6 +41,7 @@ int main(int argc, char** argv) {
   tutti::tools::add_doctor(app, status);
   tutti::tools::add_env(app, status);
   tutti::tools::add_explain(app, status);
+  tutti::tools::add_explain_error(app, status);
   tutti::tools::add_report(app, status);
   tutti::tools::add_top(app, status);
   tutti::tools::add_topo(app, status);

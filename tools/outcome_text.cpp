@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <string_view>
 #include <sys/wait.h>
+#include "core/error_table.h"
 
 namespace tutti::tools {
 namespace {
@@ -33,6 +34,7 @@ std::string failure_line(const Outcome& outcome, const std::string& host) {
     line += fmt::format("; {}; its peak memory was {:.0f} MiB", memory_verdict(outcome.memory_before, outcome.memory_after),
                         static_cast<double>(child.peak_kilobytes) / kMebibyteInKilobytes);
   }
+  line = with_code(std::move(line), launcher_row(line));
   if (!last.empty()) line += fmt::format("; its last line: {}", last.back());
   return line + "\n";
 }

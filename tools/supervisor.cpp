@@ -31,7 +31,7 @@ bool failed(int wait_status) { return wait_status != 0; }
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options) : options_(options) {}
-  Status open();
+  Status begin();
   Status start_all(std::span<const Command> commands);
   void run();
   std::span<const Child> children() const { return outcome_.children; }
@@ -44,7 +44,10 @@ class Supervisor {
   void step();
   void reap();
   void note_end(std::size_t index, int wait_status, long peak_kilobytes);
+  void answer_failures(std::span<const std::size_t> ended);
+  bool restart(std::size_t index);
   void choose_first_failure(std::span<const std::size_t> ended);
+  void judge_left_out();
   void pass_on(int signal);
   void stop();
   void end_leftovers();
@@ -56,11 +59,14 @@ class Supervisor {
   void obey(std::string_view order);
   void read_output(const Source& source);
   void drain();
+  void drain(std::size_t child);
   bool any_alive() const;
 
   SupervisorOptions options_;
+  std::vector<Command> commands_;
   Descriptor signals_;
   std::vector<LineOutput> out_, err_;
+  std::vector<Descriptor> logs_;
   Outcome outcome_;
   std::vector<char> bytes_ = std::vector<char>(kReadBytes);
   std::string orders_;                      // a partial line of the control stream
@@ -69,7 +75,7 @@ class Supervisor {
   Clock::time_point kill_at_{};
 };
 
-Status Supervisor::open() {
+Status Supervisor::begin() {
   sigset_t mask;
   sigemptyset(&mask);
   for (const int number : {SIGCHLD, SIGPIPE, SIGTTOU}) sigaddset(&mask, number);
@@ -100,7 +106,13 @@ Status Supervisor::start_all(std::span<const Command> commands) {
 }
 
 Status Supervisor::fork_all(std::span<const Command> commands) {
+  commands_.assign(commands.begin(), commands.end());
   outcome_.last_lines.resize(commands.size());
+  for (const Command& command : commands) {
+    logs_.emplace_back(command.log.empty() ? -1 : open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (command.log.empty() || logs_.back().get() >= 0) continue;
+    return Status(Code::invalid_argument, fmt::format("cannot write the log {} of {}: {}", command.log, command.label, std::strerror(errno)));
+  }
   for (std::size_t i = 0; i < commands.size(); ++i) {
     auto child = start(commands[i]);
     if (!child.ok()) return child.status();
@@ -120,6 +132,7 @@ void Supervisor::run() {
     kill_when_due();
   }
   drain();
+  judge_left_out();
 }
 
 void Supervisor::step() {
@@ -158,7 +171,43 @@ void Supervisor::reap() {
     note_end(static_cast<std::size_t>(child - children.begin()), wait_status, usage.ru_maxrss);
     ended.push_back(static_cast<std::size_t>(child - children.begin()));
   }
-  choose_first_failure(ended);
+  answer_failures(ended);
+}
+
+void Supervisor::answer_failures(std::span<const std::size_t> ended) {
+  std::vector<std::size_t> decisive;
+  for (const std::size_t index : ended) {
+    const Child& child = outcome_.children[index];
+    if (stopping_ || !failed(child.wait_status)) continue;
+    const After after = options_.after_failure && outcome_.passed_signal == 0 ? options_.after_failure(child, index) : After::stop;
+    if (after == After::restart && restart(index)) continue;
+    if (after == After::leave) outcome_.left_out.push_back(index);
+    else decisive.push_back(index);
+  }
+  choose_first_failure(decisive);
+}
+
+// With all that the old process has left behind in its group gone. False: it cannot be started any more.
+bool Supervisor::restart(std::size_t index) {
+  Child& child = outcome_.children[index];
+  kill(-child.pid, SIGKILL);
+  drain(index);
+  auto next = start(commands_[index]);
+  if (!next.ok() || !confirm(*next, commands_[index])) return false;
+  for (const int fd : {next->out.get(), next->err.get()}) fcntl(fd, F_SETFL, O_NONBLOCK);
+  child = std::move(next).value();
+  outcome_.last_lines[index] = LastLines();
+  ++outcome_.restarts;
+  nothing_left_ = false;
+  return true;
+}
+
+// Nobody has come through without them: the first of them is what the job failed of.
+void Supervisor::judge_left_out() {
+  const auto& children = outcome_.children;
+  if (outcome_.first_failure || outcome_.left_out.empty() || !outcome_.stop_reason.empty()) return;
+  if (std::any_of(children.begin(), children.end(), [](const Child& child) { return child.wait_status == 0; })) return;
+  outcome_.first_failure = outcome_.left_out.front();
 }
 
 void Supervisor::note_end(std::size_t index, int wait_status, long peak_kilobytes) {
@@ -280,6 +329,7 @@ void Supervisor::read_output(const Source& source) {
   LineOutput& to = source.is_error ? err_[source.child] : out_[source.child];
   const ssize_t count = read(from.get(), bytes_.data(), bytes_.size());
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (count > 0 && logs_[source.child].get() >= 0) write_all(logs_[source.child].get(), {bytes_.data(), static_cast<std::size_t>(count)});
   // When nobody reads our output any more, closing lets the process know as if it had written there itself.
   const bool go_on = count > 0 ? to.feed({bytes_.data(), static_cast<std::size_t>(count)}) : (to.finish(), false);
   if (!go_on) from.close();
@@ -287,13 +337,15 @@ void Supervisor::read_output(const Source& source) {
 
 // All writers are gone, or have passed the pipe to a process that is not below us: takes what is there, waits for nothing.
 void Supervisor::drain() {
-  for (std::size_t i = 0; i < outcome_.children.size(); ++i) {
-    for (const bool is_error : {false, true}) {
-      const Descriptor& from = is_error ? outcome_.children[i].err : outcome_.children[i].out;
-      pollfd ready{from.get(), POLLIN, 0};
-      while (from.get() >= 0 && poll(&ready, 1, 0) > 0) read_output({i, is_error});
-      if (from.get() >= 0) (is_error ? err_ : out_)[i].finish();
-    }
+  for (std::size_t i = 0; i < outcome_.children.size(); ++i) drain(i);
+}
+
+void Supervisor::drain(std::size_t child) {
+  for (const bool is_error : {false, true}) {
+    const Descriptor& from = is_error ? outcome_.children[child].err : outcome_.children[child].out;
+    pollfd ready{from.get(), POLLIN, 0};
+    while (from.get() >= 0 && poll(&ready, 1, 0) > 0) read_output({child, is_error});
+    if (from.get() >= 0) (is_error ? err_ : out_)[child].finish();
   }
 }
 
@@ -314,7 +366,7 @@ int Outcome::exit_status() const {
 Result<Outcome> supervise(std::span<const Command> commands, const SupervisorOptions& options,
                           const std::function<void(std::span<const Child>)>& started) {
   Supervisor supervisor(options);
-  if (Status status = supervisor.open(); !status) return status;
+  if (Status status = supervisor.begin(); !status) return status;
   if (Status status = supervisor.start_all(commands); !status) return status;
   if (started) started(supervisor.children());
   supervisor.run();

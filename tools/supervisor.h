@@ -21,16 +21,22 @@ namespace tutti::tools {
 // Passed on to all processes. A second one that asks to end (all but SIGUSR1) kills instead.
 inline constexpr std::array kPassedSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
+// What a process's failure means for the others.
+enum class After { stop, restart, leave };        // leave: they go on without it
+
 struct SupervisorOptions {
   std::chrono::milliseconds kill_after{5000};      // from SIGTERM to SIGKILL
   int lifeline = -1;                               // end of file there: stop everything, our guard is dead
   int control = -1;                                // orders from another supervisor, see supervisor.cpp; end of file: stop
+  std::function<After(const Child&, std::size_t index)> after_failure;     // not asked while all are being stopped; unset: stop
 };
 
 struct Outcome {
   std::vector<Child> children;                     // none alive
   std::vector<LastLines> last_lines;               // of each
-  std::optional<std::size_t> first_failure;        // index into children
+  std::vector<std::size_t> left_out;               // failed, and the others went on without them; in this order
+  std::size_t restarts = 0;
+  std::optional<std::size_t> first_failure;        // index into children; none where somebody has come through without those left out
   int passed_signal = 0;                           // the first that asked to end and came before the first failure
   std::string stop_reason;                         // why all were stopped, when not for a failure nor a signal
   std::size_t terminated = 0, killed = 0;          // of the others: how many ended after our SIGTERM or our SIGKILL

@@ -126,6 +126,11 @@ Result<Manifest> read_checkpoint(const std::string& folder) {
   return manifest;
 }
 
+bool is_complete(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(folder + "/manifest.json", error);
+}
+
 bool has_checkpoints(const std::string& run) { return !checkpoints(run).empty(); }
 
 Found newest_checkpoint(const std::string& run) {
@@ -146,6 +151,12 @@ void prune_checkpoints(const std::string& run, long keep) {
   const auto all = checkpoints(run);
   std::error_code error;
   for (std::size_t i = std::size_t(std::max(keep, 1l)); i < all.size(); ++i) fs::remove_all(all[i], error);
+}
+
+void remove_torn_checkpoints(const std::string& run) {
+  std::error_code error;
+  for (const fs::path& path : checkpoints(run))
+    if (!is_complete(path.string())) fs::remove_all(path, error);
 }
 
 Result<CheckpointTensors> CheckpointTensors::open(const std::string& folder, const Manifest& manifest) {

@@ -48,11 +48,14 @@ struct Found {
   Manifest manifest;
   std::vector<std::string> torn;      // newer ones that could not be used, and why
 };
+bool is_complete(const std::string& folder);       // its manifest is there; what it says is not looked at
 bool has_checkpoints(const std::string& run);      // valid or torn
 // The newest valid checkpoint of a run.
 Found newest_checkpoint(const std::string& run);
 // Removes all but the newest `keep` checkpoints of a run, torn ones among them.
 void prune_checkpoints(const std::string& run, long keep);
+// Removes what is not complete and that nobody writes any more.
+void remove_torn_checkpoints(const std::string& run);
 
 // All tensors of a checkpoint by name. Its files stay mapped while it lives.
 class CheckpointTensors {

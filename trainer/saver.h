@@ -22,6 +22,8 @@ class Saver {
   std::string after(const StepResult& result);
   // Collective: waits for the checkpoint in flight.
   std::string finish();
+  // Collective: makes one now, unless there is one of that step, or no step is done.
+  std::string save(long step, double loss);
 
  private:
   void begin(const StepResult& result);

@@ -3,25 +3,19 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <utility>
+#include <tutti/elastic.h>
 
 #include "trainer/bpe.h"
 #include "trainer/cores.h"
 #include "trainer/failure.h"
 #include "trainer/gemm.h"
-#include "trainer/progress.h"
-#include "trainer/run_log.h"
-#include "trainer/saver.h"
+#include "trainer/run.h"
 #include "trainer/text.h"
-#include "trainer/training.h"
 
 namespace tutti::trainer {
 namespace {
 
 constexpr std::size_t kGeneratedBytes = 1 << 20;
-constexpr std::size_t kTextLooked = 1 << 22;      // characters of a text that its entropy is taken from
 
 struct Flags {
   ModelFlags model;
@@ -56,103 +50,23 @@ Tokens open_data(const Options& options) {
   return Tokens::of_tokens(tokens.name(), bpe.encode(tokens.text(tokens.count())));
 }
 
-void print_heading(const Options& o, Training& training, const Communicator& communicator, int threads) {
-  fmt::print("model: {} layers, {} heads, width {}, vocabulary {}, context {}: {} parameters\n", o.model.layers, o.model.heads,
-             o.model.width, o.model.vocabulary, o.model.context, training.layout().parameters());
-  fmt::print("ranks: {}, {} thread{} each; {}{}\n", communicator.rank_count(), threads, threads == 1 ? "" : "s",
-             o.zero == 0 ? std::string("data parallel") : fmt::format("ZeRO-{}", o.zero), o.deterministic ? ", deterministic" : "");
-  fmt::print("BLAS: {}\n", blas_name());
-  if (o.precision != Precision::f32) fmt::print("products: {0} inputs, f32 sums, by f32 products of rounded blocks: no {0} product here\n", name_of(o.precision));
-  fmt::print("a rank holds: {}\n", training.memory_text());
-  fmt::print("data: {}\n", training.sampler().text());
-  // A loss below it tells of more than which character follows which.
-  if (training.tokens().is_text()) fmt::print("loss of a table of character pairs: {:.3f}\n", bigram_entropy(training.tokens().text(kTextLooked)));
-}
-
-// Beside the checkpoints, for `train sample` and for who takes the weights elsewhere.
-void keep_tokenizer(const Options& o) {
-  if (o.tokenizer.empty() || o.run.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(o.run, error);      // what is wrong with it is said where something is written
-  if (Bpe::saved_in(o.run).empty()) require(require(Bpe::open(o.tokenizer)).save(o.run));
-}
-
-void write_trace(const Options& o, const Trace& trace, int rank) {
-  if (o.trace.empty()) return;
-  const std::string path = rank == 0 ? o.trace : fmt::format("{}.{}", o.trace, rank);
-  std::ofstream file(path);
-  file << trace.text() << "\n";
-  if (!file.flush()) refuse(fmt::format("{} cannot be written", path));
-}
-
-void say(const std::string& text) {
-  fmt::print("{}", text);
-  std::fflush(stdout);
-}
-
-// A loss that jumps after resuming tells of state that was lost.
-void compare_losses(double before, const StepResult& result) {
-  if (result.loss <= 1.5 * before + 1) return;
-  throw Failure(Status(Code::invalid_state, fmt::format("expected a loss of about {:.3f} in the first step after the checkpoint, got {:.3f}: "
-                                                        "is the data the same?", before, result.loss)));
-}
-
-void train(const Options& o, Communicator& communicator, Threads& threads) {
-  const bool first = communicator.rank() == 0;
-  Trace trace(!o.trace.empty(), communicator.rank());
-  Training training(o, open_data(o), communicator, threads, trace);
-  if (first) print_heading(o, training, communicator, threads.count());
-  double loss_before = 0;                   // of the checkpoint that the run goes on from; 0: none
-  training.start();
-  if (!o.run.empty() || !o.resume.empty()) say(resume(o, training, loss_before));
-  if (first) keep_tokenizer(o);
-  Saver saver(o, training);
-  RunLog log(o.run, communicator.rank());
-  Progress progress(first, training.steps_done(), o.steps);
-  const StepWork work{double(o.samples() * o.model.context), double(o.samples() * o.model.context) * o.model.flops_per_token(),
-                      peak_flops(threads) * communicator.rank_count()};
-  double loss = 0;
-  for (std::size_t epoch = ~std::size_t(0); training.steps_done() < o.steps;) {
-    if (const std::size_t now = training.sampler().epoch_of(std::size_t(training.steps_done())); now != epoch) {
-      epoch = now;
-      if (first) progress.say(fmt::format("epoch {}: order {:016x}\n", epoch, training.sampler().order_hash(epoch)));
-    }
-    const StepResult result = training.step();
-    if (loss_before > 0 && !result.skipped) compare_losses(std::exchange(loss_before, 0), result);
-    log.add(result, work);
-    if (first) progress.say(step_line(result, o.steps, work) + "\n");
-    progress.say(saver.after(result));
-    progress.show(result.step);
-    loss = result.loss;
-  }
-  progress.say(saver.finish());
-  write_trace(o, trace, communicator.rank());
-  if (o.expect_loss > 0 && loss > o.expect_loss) {
-    throw Failure(Status(Code::invalid_state, fmt::format("the last loss is {:.4f}; at most {} was expected", loss, o.expect_loss)));
-  }
-  if (o.hash) {
-    const Digest digest = training.weights_hash();
-    if (first) progress.say(fmt::format("weights sha256 {}\n", to_hex(digest)));
-  }
-}
-
 int run(const Options& o) {
   // Before the communicator reads its settings: sums of ranks along the tree that the trainer continues.
   if (o.deterministic) setenv("TUTTI_ORDER", "canonical", 1);
   keep_blas_on_one_thread();
-  Communicator communicator = require(Communicator::from_environment());
-  const int threads = o.threads > 0 ? o.threads : std::max(1, usable_cores() / std::max(1, communicator.local_rank_count()));
-  Threads crew(threads, !o.deterministic);
+  auto elastic = Elastic::from_environment();
+  if (elastic.status().code() == Code::aborted) return fmt::print(stderr, "train: {}\n", elastic.status().text()), 0;
+  require(elastic.status());
+  const int local_ranks = std::max(1, elastic->communicator()->local_rank_count());
+  Threads crew(o.threads > 0 ? o.threads : std::max(1, usable_cores() / local_ranks), !o.deterministic);
   try {
-    train(o, communicator, crew);
+    return Run(o, open_data(o), *elastic, crew).carry_out();
   } catch (const Failure& failure) {
     fmt::print(stderr, "train: {}\n", failure.what());      // each rank: who is stopped first is up to the launcher
-    communicator.abort(failure.what());
+    if (elastic->communicator()) elastic->communicator()->abort(failure.what());
+    elastic->end(failure.what());
     return 1;
   }
-  Work all = communicator.barrier();      // nobody leaves while another still exchanges
-  require(all.wait());
-  return 0;
 }
 
 void add_step_flags(CLI::App& app, Flags& f) {

@@ -59,8 +59,7 @@ Training::Training(const Options& options, Tokens tokens, Communicator& communic
   }
 }
 
-void Training::start() {
-  // Ranks whose BLAS chose other kernels cannot agree on bits.
+void Training::compare_blas() {
   std::uint64_t blas = 0;
   for (const char c : blas_name()) blas = mix(blas, std::uint64_t(static_cast<unsigned char>(c)));
   for (const std::uint64_t other : wire_.gather_now({blas})) {
@@ -68,6 +67,9 @@ void Training::start() {
       refuse(fmt::format("--deterministic needs the same BLAS on all ranks; rank {} has {}, others another", wire_.rank(), blas_name()));
     }
   }
+}
+
+void Training::start() {
   for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
     UnitState state;
     state.weights.resize(layout_.units()[unit].count);
@@ -77,11 +79,11 @@ void Training::start() {
   compare_ranks();
 }
 
-void Training::set_unit(std::size_t unit, UnitState& there) {
+void Training::set_unit(std::size_t unit, UnitState& there, int source) {
   const std::size_t count = layout_.units()[unit].count;
   for (std::vector<float>* part : {&there.weights, &there.first, &there.second}) {
     part->resize(count);
-    Work work = wire_.broadcast("broadcast of state", part->data(), count * sizeof(float), 0);
+    Work work = wire_.broadcast("broadcast of state", part->data(), count * sizeof(float), source);
     wire_.wait(work);
   }
   const Share share = shares_.mine(unit);

@@ -40,6 +40,8 @@ class Training {
   // Throws Failure: more ranks than micro-batches, data that does not fit.
   Training(const Options& options, Tokens tokens, Communicator& communicator, Threads& threads, Trace& trace);
 
+  // Collective. Ranks whose BLAS chose other kernels cannot agree on bits: throws Failure where that matters.
+  void compare_blas();
   // Rank 0's starting weights to all, compared afterwards.
   void start();
   // Throws Failure with the first bad tensor when a loss or gradient is not a number.
@@ -48,8 +50,8 @@ class Training {
   void set_steps_done(long steps) { steps_ = steps; }
   LossScaler& scaler() { return scaler_; }
 
-  // Collective. `there` is whole on rank 0 and is set on all.
-  void set_unit(std::size_t unit, UnitState& there);
+  // Collective. `there` is whole on rank `source` and is set on all.
+  void set_unit(std::size_t unit, UnitState& there, int source = 0);
   // Collective, whole on every rank.
   UnitState unit(std::size_t unit);
   // Collective. Of all weights as f32 in the order of the layout, without padding.

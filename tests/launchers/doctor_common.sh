@@ -1,41 +1,9 @@
-# Shared by the doctor's scripts here: two hosts as network namespaces, joined by a bridge in a third that plays the switch,
-# and what the doctor of each says. Sourced with the arguments BIN TEMP, and re-enters the script in namespaces of its own.
-if [[ ${3:-} != inside ]]; then
-  source "$(dirname "$0")/common.sh"
-  ((EUID == 0)) || skip "network namespaces need root"
-  command -v ip >/dev/null || skip "no ip command (package iproute2)"
-  unshare -nm true 2>/dev/null || skip "unshare -nm is not allowed here"
-  exec unshare -nm bash "$0" "$1" "$2" inside
-fi
-source "$(dirname "$0")/common.sh"
-mkdir -p /run/netns
-mount -t tmpfs none /run/netns       # names go with this process
+# Shared by the doctor's scripts here: two hosts, and what the doctor of each says. Sourced with the arguments BIN TEMP.
+source "$(dirname "$0")/hosts.sh"
 temp=$(mktemp -d "$temp/doctor.XXXXXX")
 trap 'rm -rf "$temp"' EXIT
 export TUTTI_JOB_KEY=a-secret-of-this-test
 unset TUTTI_INTERFACE TUTTI_PORT_RANGE
-
-# Fresh hosts 10.99.0.1 and 10.99.0.2 with an interface net0 each; link0 and link1 are the switch's ports.
-hosts_up() {
-  local h
-  for h in host0 host1 switch; do
-    ip netns del $h 2>/dev/null || true
-    ip netns add $h
-    ip -n $h link set lo up
-  done
-  ip -n switch link add bridge type bridge
-  ip -n switch link set bridge up
-  for h in 0 1; do
-    ip link add net0 netns host$h type veth peer name link$h netns switch
-    ip -n switch link set link$h master bridge
-    ip -n switch link set link$h up
-    ip -n host$h addr add 10.99.0.$((h + 1))/24 dev net0
-    ip -n host$h link set net0 up
-  done
-}
-
-# on HOST COMMAND...
-on() { ip netns exec host"$1" "${@:2}"; }
 
 # doctor HOST [FLAGS]: as rank HOST of two that meet at $address (10.99.0.1), port 29511; output in $temp/HOST.txt, status in $temp/HOST.rc.
 doctor() {

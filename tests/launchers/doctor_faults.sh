@@ -3,7 +3,7 @@ source "$(dirname "$0")/doctor_common.sh"
 wait_seconds=4
 
 name="rank 0 is not there"
-hosts_up
+hosts_up 2
 doctor 1
 says 1 1 'reach .*10\.99\.0\.1:29511: refused: the host answers, and nothing listens' 'rank 1 could not reach rank 0'
 found
@@ -100,7 +100,7 @@ found
 
 wait_seconds=20
 name="MTU mismatch of the ends"
-hosts_up
+hosts_up 2
 ip -n host0 link set net0 mtu 9000
 both
 says 0 0 '! MTU .*(1500 on .*9000 on|9000 on .*1500 on)'
@@ -114,7 +114,7 @@ says 0 1 '✗ MTU .*small messages pass and large ones stall'
 found
 
 name="link shaped to a tenth"
-hosts_up
+hosts_up 2
 if on 0 tc qdisc add dev net0 root tbf rate 1gbit burst 256k latency 20ms 2>/dev/null; then
   both
   says 0 0 '! bandwidth .*0\.[01][0-9] of 1\.25 GB/s: [0-9]+ %, and the processors were idle|· bandwidth .*0\.[01][0-9] of 1\.25 GB/s.*processors were the limit'

@@ -1,7 +1,7 @@
 # A healthy pair of hosts: no warning and no failure, by `tutti run` on each host; figures of both ways; --json, --html, and
 # a baseline that finds nothing changed.
 source "$(dirname "$0")/doctor_common.sh"
-hosts_up
+hosts_up 2
 name=healthy
 on_host() {
   ip netns exec host"$1" "$bin/tutti" run --no-prefix -n 1 --nnodes 2 --node-rank "$1" --master-addr 10.99.0.1 --master-port 29511 \
