@@ -41,6 +41,7 @@ std::string TcpTransport::debts() const {
     if (many) out += fmt::format("{}{} {}", out.empty() ? "tcp: " : ", ", many, what);
   };
   owes("bytes reserved by grants", shared_.grants.reserved);
+  owes("bytes reserved by grants ahead of their turn", shared_.grants.reserved_ahead);
   owes("messages waiting for a grant", shared_.grants.waiting.size());
   owes("bytes of landings lent", landing_bytes());
   for (const auto& [peer, connection] : connections_) {
