@@ -20,6 +20,9 @@ class SoftPair final : public RdmaPair {
     make(1, **verbs, b, options);
     join();
   }
+
+ private:
+  Nanoseconds patience() const override { return std::chrono::milliseconds(5); }
 };
 
 std::unique_ptr<Pair> one_rail(Listener& a, Listener& b) { return std::make_unique<SoftPair>(a, b, RdmaOptions{}, false); }

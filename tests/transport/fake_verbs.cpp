@@ -1,3 +1,4 @@
+// See fake_verbs.h.
 #if __has_include(<infiniband/verbs.h>)
 #include "fake_verbs.h"
 

@@ -27,7 +27,7 @@ class RdmaPair : public transport::conformance::Pair {
   }
   bool woken(int side) override {
     deliver();
-    return loops_[side]->run(Nanoseconds(0));
+    return loops_[side]->run(patience());
   }
   void kill_side_1() override { sides_[1].reset(); }
   const Status& why_not() const { return why_not_; }
@@ -71,6 +71,7 @@ class RdmaPair : public transport::conformance::Pair {
     sides_[side] = std::move(*made);
   }
   virtual bool deliver() { return false; }
+  virtual Nanoseconds patience() const { return Nanoseconds(0); }     // for something that is on its way to a sleeper
 
  private:
   std::unique_ptr<PosixLoop> loops_[2];

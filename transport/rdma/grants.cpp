@@ -175,6 +175,16 @@ bool Grants::abandon(std::uint32_t communicator) {
   return users;
 }
 
+std::vector<std::uint32_t> Grants::abandoned() const {
+  std::vector<std::uint32_t> out;
+  for (const auto& message : messages_) {
+    if (!message || !message->abandoned) continue;
+    const std::uint32_t communicator = message->header.key.communicator;
+    if (std::find(out.begin(), out.end(), communicator) == out.end()) out.push_back(communicator);
+  }
+  return out;
+}
+
 void Grants::revoked(std::uint32_t communicator) {
   for (std::uint32_t id = 0; id < messages_.size(); ++id) {
     if (!messages_[id] || !messages_[id]->abandoned || messages_[id]->header.key.communicator != communicator) continue;
