@@ -86,8 +86,7 @@ void Engine::resume(int peer, bool dialler, std::vector<std::unique_ptr<Stream>>
     return rdma_->resume(peer, std::move(streams), dialler, [this, peer](const Status& status) {
       peers_[std::size_t(peer)].renewing = false;
       if (status.ok()) return log::info("{}: connected again: {}", describe(peer), wire(peer).connection->describe());
-      log::info("{}: no new RDMA connection: {}", describe(peer), status.text());
-      mend(peer);
+      log::debug("{}: no new RDMA connection: {}", describe(peer), status.text());      // mend() tries again
     });
   }
   if (!tcp_->resume(peer, std::move(streams))) return;

@@ -18,7 +18,7 @@ class SoftPair final : public RdmaPair {
     make(0, **verbs, a, options);
     options.devices = both_rails ? "rxe1,rxe3" : "rxe1";
     make(1, **verbs, b, options);
-    join();
+    TUTTI_CHECK(join());
   }
 
  private:

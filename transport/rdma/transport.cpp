@@ -153,12 +153,20 @@ Task<void> VerbsTransport::join(int peer, std::vector<std::unique_ptr<Stream>> s
   if (!link.over) link.connection->open();
 }
 
+// Ports that are down just now keep their place, and have no GID by which to be reached.
+Offer VerbsTransport::current_offer() {
+  Offer offer = shared_.offer;
+  for (std::size_t i = 0; i < offer.size(); ++i)
+    if (!shared_.devices[i]->active()) offer[i].gids.clear();
+  return offer;
+}
+
 Task<Status> VerbsTransport::meet(Link& link, int side, bool& broken) {
   const TimePoint deadline = shared_.loop.now() + kJoinLimit;
   Loop& loop = shared_.loop;
   Stream& stream = *link.sockets[0];
   const Status pools = prepare_pools();
-  const Proposal own{pools.ok() ? shared_.offer : Offer{}, std::uint32_t(shared_.options.queues), pools.text()};
+  const Proposal own{pools.ok() ? current_offer() : Offer{}, std::uint32_t(shared_.options.queues), pools.text()};
   auto proposing = exchange(loop, stream, encode(own), deadline);
   const auto answer = co_await proposing;
   const auto theirs = answer ? decode_proposal(*answer) : Result<Proposal>(answer.status());
@@ -258,7 +266,10 @@ Task<void> VerbsTransport::rejoin(std::shared_ptr<Link> link, std::vector<std::u
   }
   --joining_;
   link->resuming = false;
-  if (link->over) co_return;
+  if (link->over) {
+    forget(*link);
+    co_return;
+  }
   if (status.ok()) {
     watch_sockets(*link);
   } else {

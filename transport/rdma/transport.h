@@ -60,6 +60,7 @@ class VerbsTransport final : public RdmaTransport {
   Task<Status> settle(Link& link);
   Task<Status> catch_up(Link& link, TimePoint deadline);
   Status prepare_pools();
+  Offer current_offer();
   bool poll_devices();
   void dispatch(const ibv_wc& completion);
   void watch_sockets(Link& link);
