@@ -119,7 +119,7 @@ void RdmaConnection::open() {
   opened_ = true;
   const auto early = std::move(early_);
   early_.clear();
-  for (const Arrival& arrival : early) arrived(arrival.queue, arrival.completion);
+  for (const Arrival& arrival : early) deliver(arrival.queue, arrival.completion);
 }
 
 std::string RdmaConnection::describe() const {
@@ -315,8 +315,9 @@ void RdmaConnection::completion(std::size_t index, const ibv_wc& wc) {
     return;
   }
   if (!receive) return completed(queue, wc);
+  queue.used_receive();
   if (!opened_ && (ntohl(wc.imm_data) & kGreeting) != kGreeting) return early_.push_back({index, wc});
-  arrived(index, wc);
+  deliver(index, wc);
 }
 
 void RdmaConnection::completed(QueuePair& queue, const ibv_wc& wc) {
@@ -331,9 +332,8 @@ void RdmaConnection::retire(Posted& posted) {
   if (posted.tell) sent_.push_back(posted.token);
 }
 
-void RdmaConnection::arrived(std::size_t index, const ibv_wc& wc) {
+void RdmaConnection::deliver(std::size_t index, const ibv_wc& wc) {
   ++shared_.counters.arrivals;
-  queues_[index]->used_receive();
   const std::uint32_t immediate = ntohl(wc.imm_data);
   if ((immediate & kGreeting) == kGreeting) {
     if (!opened_) greetings_ |= std::uint64_t(1) << (immediate & 63);
@@ -417,6 +417,7 @@ void RdmaConnection::control_arrived(const Cell& cell, const std::byte* payload)
 
 // Once nothing of the communicator is under way: what was written has arrived.
 void RdmaConnection::answer_revocations() {
+  if (state_ != State::up || !writes_again_.empty()) return;
   std::erase_if(revocations_, [&](std::uint32_t communicator) {
     const bool under_way = std::any_of(queues_.begin(), queues_.end(), [&](const auto& q) { return q->has_write_of(communicator); });
     if (!under_way) send_control(CellType::revoked, communicator);

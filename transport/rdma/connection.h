@@ -44,11 +44,14 @@ class RdmaConnection final : public Connection {
   std::uint64_t good_queues() const;
   // Those that work both ways; the others go.
   void keep(std::uint64_t queues);
+  // It may be used; what has come already is delivered by open().
+  void start() { state_ = State::up; }
   void open();
 
   // --- a break and what follows ---
   // Queue pairs stop; what has arrived still counts. Nothing is sent until reopen().
   void break_off();
+  void stop_queues();
   bool settled() const;                           // nothing more arrives
   bool broken() const { return state_ == State::broken; }
   // Instead of the queue pairs that have failed.
@@ -124,7 +127,7 @@ class RdmaConnection final : public Connection {
   bool refuse(const SegmentHeader& header, const std::byte* data);
   Sent send_writes(const SegmentHeader& header, const std::byte* data, std::uint64_t token, Leave& leave);
   bool choose_queue(std::size_t& queue);
-  void arrived(std::size_t queue, const ibv_wc& completion);
+  void deliver(std::size_t queue, const ibv_wc& completion);
   void cell_arrived(std::uint32_t unit);
   void data_arrived(const Cell& cell, const std::byte* payload);
   void control_arrived(const Cell& cell, const std::byte* payload);

@@ -134,6 +134,7 @@ void Grants::finish_if_done(std::uint32_t id) {
 bool Grants::has(std::uint32_t id, const MessageKey& key, std::uint64_t offset) const {
   if (id >= messages_.size() || !messages_[id] || messages_[id]->header.key != key) return true;      // it was whole, or nobody wants it
   const Expected& message = *messages_[id];
+  if (message.abandoned) return true;
   const auto index = std::uint32_t(offset / message.grid);
   if (message.whole[index]) return true;
   const auto part = message.begun.find(index);

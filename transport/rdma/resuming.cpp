@@ -46,7 +46,16 @@ bool RdmaConnection::settled() const {
   return std::all_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue->settled(); });
 }
 
+void RdmaConnection::stop_queues() {
+  for (const auto& queue : queues_) queue->stop();
+}
+
 void RdmaConnection::drop_queues() {
+  // The peer may have gone on by new queue pairs that this side has given up: what it knows to have arrived has.
+  if (!opened_ && state_ == State::broken) {
+    const auto early = std::move(early_);
+    for (const Arrival& arrival : early) deliver(arrival.queue, arrival.completion);
+  }
   Posted posted;
   for (const auto& queue : queues_) {
     queue->stop();

@@ -66,9 +66,9 @@ std::size_t Shared::segment_bytes(std::uint64_t message_bytes) const {
   return std::size_t(std::clamp<std::uint64_t>(eighth, std::min<std::uint64_t>(kSmallest, largest), largest));
 }
 
-// The segment, or a multiple of it where there would be more than can be numbered.
+// The segment, or more where segments are tiny or there would be more than can be numbered.
 std::size_t Shared::grid_bytes(std::uint64_t message_bytes) const {
-  std::size_t grid = segment_bytes(message_bytes);
+  std::size_t grid = std::max<std::size_t>(segment_bytes(message_bytes), 4096);
   while (message_bytes / grid >= (1u << kIndexBits)) grid *= 2;
   return grid;
 }
@@ -149,6 +149,7 @@ Task<void> VerbsTransport::join(int peer, std::vector<std::unique_ptr<Stream>> s
   }
   links_[peer] = std::move(made);
   watch_sockets(link);
+  link.connection->start();
   on_ready(static_cast<Connection*>(link.connection.get()), {});
   if (!link.over) link.connection->open();
 }
@@ -273,8 +274,7 @@ Task<void> VerbsTransport::rejoin(std::shared_ptr<Link> link, std::vector<std::u
   if (status.ok()) {
     watch_sockets(*link);
   } else {
-    link->connection->drop_queues();
-    number(*link);
+    link->connection->stop_queues();      // the next attempt reads what has arrived by them
     link->sockets.clear();
   }
   on_resumed(status);
@@ -283,6 +283,7 @@ Task<void> VerbsTransport::rejoin(std::shared_ptr<Link> link, std::vector<std::u
 // Until nothing more arrives by the old queue pairs.
 Task<Status> VerbsTransport::settle(Link& link) {
   const TimePoint end = shared_.loop.now() + kSettleLimit;
+  link.connection->stop_queues();
   poll();
   while (!link.over && !link.connection->settled() && shared_.loop.now() < end) {
     SleepUntil nap(shared_.loop, shared_.loop.now() + 1ms);
