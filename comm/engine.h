@@ -175,7 +175,10 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void cannot_connect(int world_rank, const Status& why);
   void mend(int peer);
   void renew(int peer);
-  void resume(int peer, std::vector<std::unique_ptr<Stream>> streams);
+  void resume(int peer, bool dialler, std::vector<std::unique_ptr<Stream>> streams);
+  bool by_rdma(int peer) const;
+  bool link_broken(int peer) const;
+  std::uint64_t link_progress(int peer) const;
   void look_after_links(TimePoint now);
   void ask_for_life(int peer);
   void note_word_of(int peer);

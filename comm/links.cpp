@@ -1,6 +1,6 @@
-// What the engine does for a TCP link that breaks or falls silent while the peer's process lives: it has new sockets made, over
-// which the connection goes on from the last acknowledged segment. A handshake on them, which the peer's engine answers, is the
-// proof that they work. Of two ranks the higher one dials, as always; the lower asks it to.
+// What the engine does for a link over TCP that breaks or falls silent, or one by RDMA that breaks, while the peer's process lives: it has
+// new sockets made, over which the connection goes on from the last acknowledged segment, or agrees upon new queue pairs. A handshake on
+// them, which the peer's engine answers, is the proof that they work. Of two ranks the higher one dials, as always; the lower asks it to.
 //
 // A link without any socket has TUTTI_LINK_TIMEOUT; then the peer is lost. One that only falls silent costs nothing but the
 // attempt, as long as the peer may be stopped, which is TUTTI_TIMEOUT's business; where it answers over the control plane, the link
@@ -12,6 +12,7 @@
 #include "comm/engine.h"
 #include "comm/member.h"
 #include "core/log.h"
+#include "transport/rdma/rdma_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace tutti::comm {
@@ -29,10 +30,16 @@ constexpr int kMostFruitless = 8;           // breaks in a row without a frame b
 
 }  // namespace
 
+bool Engine::by_rdma(int peer) const { return rdma_ && rdma_->connected(peer); }
+
+bool Engine::link_broken(int peer) const { return by_rdma(peer) ? rdma_->broken(peer) : tcp_ && tcp_->broken(peer); }
+
+std::uint64_t Engine::link_progress(int peer) const { return by_rdma(peer) ? rdma_->progress(peer) : tcp_->progress(peer); }
+
 void Engine::on_broken(int peer, const Status& why) {
   Peer& p = peers_[std::size_t(peer)];
   if (p.state == Peer::lost) return;
-  const std::uint64_t moved = tcp_->progress(peer);
+  const std::uint64_t moved = link_progress(peer);
   const TimePoint now = loop_->now();
   p.fruitless = moved == p.moved_at_break && now - p.broken_since < settings_.link_timeout ? p.fruitless + 1 : 0;
   p.moved_at_break = moved;
@@ -47,7 +54,7 @@ void Engine::on_broken(int peer, const Status& why) {
 void Engine::mend(int peer) {
   Peer& p = peers_[std::size_t(peer)];
   p.reminder = nullptr;
-  if (p.state == Peer::lost || !tcp_ || !tcp_->broken(peer)) return;
+  if (p.state == Peer::lost || !link_broken(peer)) return;
   const Nanoseconds since = loop_->now() - p.broken_since;
   if (directory_->gone(peer) || settings_.link_timeout.count() == 0) return on_lost(peer, p.broken_why);
   if (p.fruitless > kMostFruitless)
@@ -65,18 +72,27 @@ void Engine::mend(int peer) {
 void Engine::renew(int peer) {
   Peer& p = peers_[std::size_t(peer)];
   if (std::exchange(p.renewing, true)) return;
-  directory_->dial(peer, Purpose::tcp, std::max(1, settings_.sockets), settings_.link_timeout, [this, peer](auto streams) {
+  directory_->dial(peer, by_rdma(peer) ? Purpose::rdma : Purpose::tcp, std::max(1, settings_.sockets), settings_.link_timeout, [this, peer](auto streams) {
     Peer& now = peers_[std::size_t(peer)];
     now.renewing = false;
-    if (streams) return resume(peer, std::move(*streams));
+    if (streams) return resume(peer, true, std::move(*streams));
     log::debug("{}: no new connection: {}", describe(peer), streams.status().text());      // mend() tries again, if need be
   });
 }
 
-void Engine::resume(int peer, std::vector<std::unique_ptr<Stream>> streams) {
+void Engine::resume(int peer, bool dialler, std::vector<std::unique_ptr<Stream>> streams) {
   Peer& p = peers_[std::size_t(peer)];
+  if (p.state != Peer::up) return;
+  if (by_rdma(peer)) {
+    p.renewing = true;
+    return rdma_->resume(peer, std::move(streams), dialler, [this, peer](const Status& status) {
+      peers_[std::size_t(peer)].renewing = false;
+      if (status.ok()) return log::info("{}: connected again: {}", describe(peer), wire(peer).connection->describe());
+      log::debug("{}: no new RDMA connection: {}", describe(peer), status.text());      // mend() tries again
+    });
+  }
   const bool broken = tcp_->broken(peer);
-  if (p.state != Peer::up || !tcp_->resume(peer, std::move(streams))) return;
+  if (!tcp_->resume(peer, std::move(streams))) return;
   if (const TimePoint since = broken ? p.broken_since : p.silent_since; since != TimePoint{})
     journal_.mended(peer, loop_->now() - since, tcp_->repairs(peer).frames, !broken);
   p.silent_since = {};

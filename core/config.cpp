@@ -99,7 +99,7 @@ const Entry kEntries[] = {
      &Settings::init_timeout},
     {{"TUTTI_ABSENT_TIMEOUT", "duration", "1800s", "how long a live rank may stay away from an operation; 0: for ever"},
      &Settings::absent_timeout},
-    {{"TUTTI_LINK_TIMEOUT", "duration", "10s", "how long a broken TCP link to a live rank may take to be connected again; 0: a break is the end"},
+    {{"TUTTI_LINK_TIMEOUT", "duration", "10s", "how long a broken link (TCP, RDMA) to a live rank may take to be connected again; 0: a break is the end"},
      &Settings::link_timeout},
     {{"TUTTI_REPORT_AFTER", "duration", "10s",
       "all ranks print what holds an operation up after so long without progress, or half of TUTTI_TIMEOUT; 0: never"},

@@ -18,6 +18,14 @@ struct Table {
   std::uint64_t last_token = 0;
   std::atomic<std::size_t> count{0};
   std::atomic<std::uint64_t> dropped{0};
+
+  std::map<const std::byte*, Range>::iterator erase(std::map<const std::byte*, Range>::iterator at) {
+    tokens.erase(at->second.token);
+    at = ranges.erase(at);
+    count.store(ranges.size(), std::memory_order_release);
+    dropped.fetch_add(1, std::memory_order_release);
+    return at;
+  }
 };
 
 Table& table() {
@@ -27,14 +35,16 @@ Table& table() {
 
 }  // namespace
 
-Status add_range(const std::byte* data, std::size_t bytes) {
+Status add_range(const std::byte* data, std::size_t bytes, bool fresh) {
   if (!data || bytes == 0) return Status(Code::invalid_argument, "register memory: no bytes");
   const std::unique_lock held(table().mutex);
   auto& ranges = table().ranges;
-  const auto next = ranges.lower_bound(data);
-  const bool before = next != ranges.begin() && std::prev(next)->second.data + std::prev(next)->second.bytes > data;
-  if (before || (next != ranges.end() && next->first < data + bytes))
-    return Status(Code::invalid_argument, fmt::format("register memory: a part of the {} bytes at {} is registered or allocated by tutti already", bytes, fmt::ptr(data)));
+  auto first = ranges.lower_bound(data);
+  if (first != ranges.begin() && std::prev(first)->second.data + std::prev(first)->second.bytes > data) --first;
+  for (auto at = first; at != ranges.end() && at->first < data + bytes;) {
+    if (!fresh) return Status(Code::invalid_argument, fmt::format("register memory: a part of the {} bytes at {} is registered or allocated by tutti already", bytes, fmt::ptr(data)));
+    at = table().erase(at);
+  }
   const std::uint64_t token = ++table().last_token;
   ranges[data] = {token, data, bytes};
   table().tokens.insert(token);
@@ -46,10 +56,7 @@ bool drop_range(const std::byte* data) {
   const std::unique_lock held(table().mutex);
   const auto found = table().ranges.find(data);
   if (found == table().ranges.end()) return false;
-  table().tokens.erase(found->second.token);
-  table().ranges.erase(found);
-  table().count.store(table().ranges.size(), std::memory_order_release);
-  table().dropped.fetch_add(1, std::memory_order_release);
+  table().erase(found);
   return true;
 }
 

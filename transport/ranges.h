@@ -15,8 +15,9 @@ struct Range {
   std::size_t bytes = 0;
 };
 
-// invalid_argument: no bytes, or a part of it is in the table already.
-Status add_range(const std::byte* data, std::size_t bytes);
+// `fresh`: it has just been mapped, so whatever the table says of it is over. invalid_argument: no bytes, or a part of it is in the table
+// already.
+Status add_range(const std::byte* data, std::size_t bytes, bool fresh = false);
 // False: no range begins there.
 bool drop_range(const std::byte* data);
 // The one that all these bytes are in. Some 50 ns; 1 ns while there are none.

@@ -18,8 +18,11 @@ class SoftPair final : public RdmaPair {
     make(0, **verbs, a, options);
     options.devices = both_rails ? "rxe1,rxe3" : "rxe1";
     make(1, **verbs, b, options);
-    join();
+    TUTTI_CHECK(join());
   }
+
+ private:
+  Nanoseconds patience() const override { return std::chrono::milliseconds(5); }
 };
 
 std::unique_ptr<Pair> one_rail(Listener& a, Listener& b) { return std::make_unique<SoftPair>(a, b, RdmaOptions{}, false); }

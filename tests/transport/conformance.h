@@ -74,6 +74,11 @@ struct KeyLess {
 class End final : public Listener {
  public:
   explicit End(int side) : side_(side) {}
+  ~End() {
+    for (const auto& [key, out] : out_) on_memory(out.source, false);
+    for (const auto& [key, in] : in_)
+      if (!in.into.empty()) on_memory(in.into, false);
+  }
   void drop_held() {
     for (auto& [key, message] : in_) {
       for (auto& held : message.held) held.lease.release();
@@ -82,6 +87,9 @@ class End final : public Listener {
   }
   void attach(Pair& pair) { transport_ = &pair.transport(side_), connection_ = &pair.connection(side_); }
 
+  // Told of memory that bytes are sent from or received into, when it is there and before it goes.
+  std::function<void(const std::vector<std::byte>&, bool there)> on_memory = [](const auto&, bool) {};
+  bool gives_place = false;        // to expect()
   bool in_place = true;            // offers memory in landing(); otherwise takes from where the transport landed it
   bool lost = false;
   Status why;
@@ -92,6 +100,7 @@ class End final : public Listener {
     out.bytes = bytes;
     out.source.resize(bytes);
     Content(side_, key).fill(out.source);
+    on_memory(out.source, true);
     ++unsent_;
   }
   void receive(const MessageKey& key, std::uint64_t bytes) {
@@ -100,10 +109,11 @@ class End final : public Listener {
     in.posted = true;
     in.bytes = bytes;
     in.into.assign(bytes + 1, std::byte{0xEE});     // the last one must stay
+    on_memory(in.into, true);
     SegmentHeader message{.key = key, .message_bytes = bytes};
     message.call = mix(key.operation);
     message.plan = 0xBEEF;
-    connection_->expect(message, Readiness::partly, nullptr);
+    connection_->expect(message, gives_place ? Readiness::lands : Readiness::partly, gives_place ? in.into.data() : nullptr);
     for (Held& held : in.held) {
       place(key, in, held.header, held.copy.empty() ? held.data : held.copy.data());
       if (held.lease.holder) held_bytes -= held.header.bytes;
@@ -225,7 +235,9 @@ class End final : public Listener {
     ++complete_;
     EXPECT_EQ(Content(1 - side_, key).count_wrong(in.into.data(), in.bytes), 0u) << "words of " << in.bytes << " bytes";
     EXPECT_EQ(in.into.back(), std::byte{0xEE});
-    if (in.bytes > 1000) in.into = {};
+    if (in.bytes <= 1000) return;
+    on_memory(in.into, false);
+    in.into = {};
   }
 
   int side_;

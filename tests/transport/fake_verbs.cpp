@@ -1,3 +1,4 @@
+// See fake_verbs.h.
 #if __has_include(<infiniband/verbs.h>)
 #include "fake_verbs.h"
 
@@ -298,6 +299,7 @@ bool FakeFabric::carry_out(Pair& pair) {
   Pair& peer = *there->second;
   if (peer.now != IBV_QPS_RTR && peer.now != IBV_QPS_RTS) return false;
   if (peer.receives.empty()) return ++not_ready_, false;
+  if (fail_in_ >= 0 && fail_in_-- == 0) return ++failures_, complete(pair, fail_with_), true;
   const Pair::Send& send = pair.sends.front();
   const std::uint32_t bytes = send.piece.length;
   const bool inlined = send.request.send_flags & IBV_SEND_INLINE;
@@ -312,6 +314,7 @@ bool FakeFabric::carry_out(Pair& pair) {
   arrived.imm_data = send.request.imm_data;
   arrived.qp_num = peer.qp_num;
   peer.receives.pop_front();
+  ++delivered_[peer.device()->host];
   FakeCalls::push(peer.recv_cq, arrived);
   complete(pair, IBV_WC_SUCCESS);
   return true;
@@ -348,6 +351,11 @@ void FakeFabric::fail(Pair& pair) {
     pair.receives.pop_front();
     FakeCalls::push(pair.recv_cq, completion);
   }
+}
+
+void FakeFabric::set_port(int rail, bool up) {
+  for (const auto& device : devices_)
+    if (device->rail == rail) device->port.active = up;
 }
 
 bool FakeFabric::fail_one(int rail, ibv_wc_status status) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "transport/rdma/fabric.h"
@@ -32,10 +33,19 @@ class FakeFabric {
   bool deliver();
   // Nothing arrives at or leaves a rail any more, until it is put up again.
   void set_link(int rail, bool up) { down_[rail] = !up; }
+  // So do, after so many that are carried out, one write and its queue pair. failures(): how often that has happened.
+  void fail_after(unsigned writes, ibv_wc_status status) { fail_in_ = int(writes), fail_with_ = status; }
+  bool about_to_fail() const { return fail_in_ >= 0; }
+  unsigned failures() const { return failures_; }
   // The oldest write of any queue pair on the rail fails so, and its queue pair with it.
   bool fail_one(int rail, ibv_wc_status status);
+  // The port of a rail as its hosts see it; one that is down is not offered to peers.
+  void set_port(int rail, bool up);
   // Registers no more than this.
-  std::size_t memory_limit = ~std::size_t(0);
+  static inline std::size_t default_memory_limit = ~std::size_t(0);
+  std::size_t memory_limit = default_memory_limit;
+  // Writes that arrived at that host since the last call.
+  std::uint64_t delivered_into(int host) { return std::exchange(delivered_[host], 0); }
   std::size_t registered_bytes() const { return registered_; }
   std::size_t live_objects() const { return objects_; }
   std::uint64_t not_ready() const { return not_ready_; }       // writes that found no receive posted
@@ -62,9 +72,13 @@ class FakeFabric {
   std::map<std::uint32_t, Pair*> pairs_;
   std::map<std::uint32_t, Memory*> memories_;
   std::map<int, bool> down_;
+  std::map<int, std::uint64_t> delivered_;
   std::uint32_t last_number_ = 100, last_key_ = 1000;
   std::size_t registered_ = 0, objects_ = 0;
   std::uint64_t not_ready_ = 0;
+  int fail_in_ = -1;
+  ibv_wc_status fail_with_ = IBV_WC_SUCCESS;
+  unsigned failures_ = 0;
   int host_ = 0;
 };
 

@@ -27,14 +27,21 @@ class RdmaPair : public transport::conformance::Pair {
   }
   bool woken(int side) override {
     deliver();
-    return loops_[side]->run(Nanoseconds(0));
+    return loops_[side]->run(patience());
   }
   void kill_side_1() override { sides_[1].reset(); }
   const Status& why_not() const { return why_not_; }
   bool has_sockets(int side) const { return has_sockets_[side]; }
 
-  // One more attempt after the first has failed or the connection was lost.
-  void join() {
+  // New sockets, and over them a connection, or new queue pairs for the one that there is. Returns whether it worked, on both sides alike.
+  bool join(bool again = false) {
+    const bool joined = try_to_join(again);
+    TUTTI_CHECK(joined == (outcome_[0] && outcome_[1]) && joined == (outcome_[0] || outcome_[1]));
+    return joined;
+  }
+
+ private:
+  bool try_to_join(bool again) {
     std::unique_ptr<Stream> ends[2];
     const std::string name = "@tutti-test-" + std::to_string(loops_[0]->random());
     auto acceptor = loops_[1]->network().listen(name, [&](std::unique_ptr<Stream> stream) { ends[1] = std::move(stream); });
@@ -46,14 +53,22 @@ class RdmaPair : public transport::conformance::Pair {
     while (!ends[0] || !ends[1])
       for (auto& loop : loops_) loop->run(std::chrono::milliseconds(1));
     int answers = 0;
+    const auto answer = [&](int side, const Status& status) {
+      ++answers;
+      outcome_[side] = status.ok();
+      if (!status.ok()) why_not_ = status;
+    };
     for (int side = 0; side < 2; ++side) {
       std::vector<std::unique_ptr<Stream>> sockets;
       sockets.push_back(std::move(ends[side]));
+      if (again) {
+        sides_[side]->resume(kPeer, std::move(sockets), side == 0, [&, side](const Status& status) { answer(side, status); });
+        continue;
+      }
       sides_[side]->connect(kPeer, std::move(sockets), side == 0, [&, side](Result<transport::Connection*> made, std::vector<std::unique_ptr<Stream>> back) {
-        ++answers;
         has_sockets_[side] = !back.empty();
         if (made) connections_[side] = *made;
-        else why_not_ = made.status();
+        answer(side, made.status());
       });
     }
     while (answers < 2)
@@ -61,6 +76,7 @@ class RdmaPair : public transport::conformance::Pair {
         deliver();
         loop->run(std::chrono::milliseconds(1));
       }
+    return outcome_[0];
   }
 
  protected:
@@ -71,12 +87,13 @@ class RdmaPair : public transport::conformance::Pair {
     sides_[side] = std::move(*made);
   }
   virtual bool deliver() { return false; }
+  virtual Nanoseconds patience() const { return Nanoseconds(0); }     // for something that is on its way to a sleeper
 
  private:
   std::unique_ptr<PosixLoop> loops_[2];
   std::unique_ptr<VerbsTransport> sides_[2];
   transport::Connection* connections_[2] = {};
-  bool has_sockets_[2] = {};
+  bool has_sockets_[2] = {}, outcome_[2] = {};
   Status why_not_;
 };
 
@@ -87,8 +104,9 @@ class FakeRdmaPair final : private FakeFabric, public RdmaPair {
       for (int rail = 0; rail < rails; ++rail) add_rail(side, rail);
     make(0, verbs(0), a, options);
     make(1, verbs(1), b, options);
-    join();
+    (void)join();
   }
+  ~FakeRdmaPair() override { EXPECT_EQ(not_ready(), 0u) << "writes found no receive: the credits are wrong"; }
   FakeFabric& fabric() { return *this; }
 
  private:

@@ -50,7 +50,7 @@ struct GrantBody {
   std::uint64_t address = 0;
   std::uint64_t window = 0;          // bytes there, used in turn; a multiple of the grid, or the whole message
   std::uint32_t id = 0;
-  std::uint32_t keys[kMostRails] = {};
+  std::uint32_t keys[kMostPorts] = {};   // by the receiver's ports, as it offers them
 };
 
 constexpr std::uint32_t units_of(std::size_t payload) { return 1 + std::uint32_t((payload + kUnit - 1) / kUnit); }

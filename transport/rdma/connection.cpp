@@ -40,9 +40,11 @@ RdmaConnection::~RdmaConnection() {
 Status RdmaConnection::prepare(const std::vector<Rail>& rails, int side, int queues_per_rail, std::uint32_t first_id) {
   rails_ = rails;
   side_ = side;
-  auto rings = Block::make(shared_.devices, 2 * kRingBytes);
-  if (!rings) return rings.status();
-  rings_ = std::move(*rings);
+  if (!rings_) {
+    auto rings = Block::make(shared_.devices, 2 * kRingBytes);
+    if (!rings) return rings.status();
+    rings_ = std::move(*rings);
+  }
   for (std::size_t r = 0; r < rails.size(); ++r) {
     for (int k = 0; k < queues_per_rail; ++k) {
       const std::size_t device = rails[r].port[side];
@@ -81,16 +83,43 @@ Status RdmaConnection::connect(const Offer& peer_offer, const EndPoint& peer) {
 
 Status RdmaConnection::greet() {
   for (std::size_t i = 0; i < queues_.size(); ++i) {
-    const Status status = queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[rail_of_[i]], kGreeting | std::uint32_t(i), true, {});
+    const Status status = queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[peer_port(i)], kGreeting | std::uint32_t(i), true, {});
     if (!status) return status;
   }
   return {};
 }
 
+bool RdmaConnection::all_failed() const {
+  return std::none_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue->usable(); });
+}
+
+std::uint64_t RdmaConnection::good_queues() const {
+  std::uint64_t good = 0;
+  for (std::size_t i = 0; i < queues_.size(); ++i)
+    if (queues_[i]->usable() && (greetings_ >> i & 1)) good |= std::uint64_t(1) << i;
+  return good;
+}
+
+void RdmaConnection::keep(std::uint64_t good) {
+  std::vector<std::unique_ptr<QueuePair>> queues;
+  std::vector<std::size_t> rail_of;
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    if (!(good >> i & 1)) continue;
+    for (Arrival& arrival : early_)
+      if (arrival.queue == i) arrival.queue = queues.size();
+    queues.push_back(std::move(queues_[i]));
+    rail_of.push_back(rail_of_[i]);
+  }
+  queues_ = std::move(queues);
+  rail_of_ = std::move(rail_of);
+}
+
 void RdmaConnection::open() {
   state_ = State::up;
+  opened_ = true;
   const auto early = std::move(early_);
-  for (const Arrival& arrival : early) completion(arrival.queue, arrival.completion);
+  early_.clear();
+  for (const Arrival& arrival : early) deliver(arrival.queue, arrival.completion);
 }
 
 std::string RdmaConnection::describe() const {
@@ -101,7 +130,7 @@ std::string RdmaConnection::describe() const {
 }
 
 void RdmaConnection::fill_keys(const Registration& registration, std::uint32_t* keys) const {
-  for (std::size_t r = 0; r < rails_.size(); ++r) keys[r] = registration.remote_key(rails_[r].port[side_]);
+  for (std::size_t d = 0; d < shared_.devices.size(); ++d) keys[d] = registration.remote_key(d);
 }
 
 std::shared_ptr<const Registration> RdmaConnection::registered(const std::byte* data, std::uint64_t bytes) const { return shared_.registrations.find(data, bytes); }
@@ -129,7 +158,7 @@ bool RdmaConnection::put(Cell cell, const std::byte* payload, bool control, bool
   const std::uint32_t units = units_of(cell.bytes), at = head_ % kRingUnits;
   const std::uint32_t skipped = at + units > kRingUnits ? kRingUnits - at : 0;
   const std::uint32_t wanted = skipped + units + (control ? 0 : kControlUnits);
-  if (state_ != State::up || kRingUnits - (head_ - peer_freed_) < wanted || !main().has_room(1, control)) return false;
+  if (state_ != State::up || cells_again_ > 0 || kRingUnits - (head_ - peer_freed_) < wanted || !main().has_room(1, control)) return false;
   cell.end = head_ + skipped + units;
   stamp(cell);
   const std::uint32_t unit = (head_ + skipped) % kRingUnits;
@@ -137,12 +166,16 @@ bool RdmaConnection::put(Cell cell, const std::byte* payload, bool control, bool
   std::memcpy(from, &cell, sizeof cell);
   if (cell.bytes) std::memcpy(from + sizeof cell, payload, cell.bytes);
   head_ = cell.end;
-  const std::size_t rail = rail_of_[main_];
-  const Status status = main().write(from, std::uint32_t(sizeof cell) + cell.bytes, rings_->registration().local_key(main().device_index()),
-                                     there_.inbox + unit * kUnit, there_.keys[rail], kIsCell | unit, signaled, {});
-  if (!status) fail(status);
+  while (!in_ring_.empty() && std::int32_t(peer_freed_ - in_ring_.front().end) >= 0) in_ring_.pop_front();
+  in_ring_.push_back({unit, std::uint32_t(sizeof cell) + cell.bytes, cell.end});
+  if (const Status status = post_cell(in_ring_.back(), signaled); !status) fail(status);
   ++(control ? shared_.counters.control_out : shared_.counters.cells_out);
   return true;
+}
+
+Status RdmaConnection::post_cell(const CellInRing& cell, bool signaled) {
+  return main().write(rings_->data() + kRingBytes + cell.unit * kUnit, cell.bytes, rings_->registration().local_key(main().device_index()),
+                      there_.inbox + cell.unit * kUnit, there_.keys[peer_port(main_)], kIsCell | cell.unit, signaled, {});
 }
 
 void RdmaConnection::send_grant(const SegmentHeader& header, std::uint64_t told, const GrantBody& body) {
@@ -161,7 +194,7 @@ void RdmaConnection::send_control(CellType type, std::uint32_t communicator) {
 }
 
 bool RdmaConnection::tend() {
-  bool any = false;
+  bool any = send_again();
   if (!revocations_.empty()) answer_revocations();
   while (!waiting_.empty() && put(waiting_.front().cell, reinterpret_cast<const std::byte*>(&waiting_.front().body), true)) {
     waiting_.pop_front();
@@ -176,7 +209,7 @@ bool RdmaConnection::tend() {
 
 Sent RdmaConnection::send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) {
   TUTTI_CHECK(header.bytes <= header.message_bytes && header.offset <= header.message_bytes - header.bytes);
-  if (state_ != State::up || !failure_.ok()) return Sent::again;
+  if (state_ != State::up || !failure_.ok() || !writes_again_.empty()) return Sent::again;
   if (header.message_bytes <= kEagerBytes) return send_cell(header, data);
   const auto leave = leaves_.find(as_it_travels(header.key));
   if (leave == leaves_.end()) return Sent::again;
@@ -244,14 +277,12 @@ Sent RdmaConnection::send_writes(const SegmentHeader& header, const std::byte* d
     const std::uint64_t offset = header.offset + done;
     const auto bytes = std::uint32_t(std::min<std::uint64_t>(header.bytes - done, grid - offset % grid));
     const bool final = done + bytes == header.bytes;
-    Posted posted{.cell = false, .tell = memory && final, .grant = leave.where.id, .bytes = bytes, .token = token, .offset = offset, .key = as_it_travels(header.key), .source = from + done, .memory = memory};
-    if (final) posted.staging = staging;
-    QueuePair& q = *queues_[queue];
-    const std::uint32_t local = memory ? memory->local_key(q.device_index()) : staging.block->registration().local_key(q.device_index());
-    const bool signaled = !memory || offset + bytes == header.message_bytes || q.unsignaled() >= 3;
-    const Status status = q.write(from + done, bytes, local, leave.where.address + offset % leave.where.window, leave.where.keys[rail_of_[queue]],
-                                  leave.where.id << kIndexBits | std::uint32_t(offset / grid), signaled, posted);
-    if (!status) fail(status);
+    Posted posted{.cell = false, .tell = memory && final, .bytes = bytes, .token = token, .offset = offset, .message_bytes = header.message_bytes, .key = as_it_travels(header.key), .where = leave.where, .source = from + done, .memory = memory};
+    posted.staging = staging;
+    posted.staging_ends = final;
+    // A completion covers what went by the same queue pair before.
+    const bool signaled = !memory || queues_.size() > 1 || offset + bytes == header.message_bytes || queues_[queue]->unsignaled() >= 3;
+    if (const Status status = post_write(queue, posted, signaled); !status) fail(status);
     ++shared_.counters.writes_out;
     done += bytes;
   }
@@ -259,23 +290,34 @@ Sent RdmaConnection::send_writes(const SegmentHeader& header, const std::byte* d
   return memory ? Sent::pending : Sent::done;
 }
 
+Status RdmaConnection::post_write(std::size_t queue, const Posted& posted, bool signaled) {
+  const Registration& from = posted.memory ? *posted.memory : posted.staging.block->registration();
+  const auto index = std::uint32_t(posted.offset / shared_.grid_bytes(posted.message_bytes));
+  return queues_[queue]->write(posted.source, posted.bytes, from.local_key(queues_[queue]->device_index()), posted.where.address + posted.offset % posted.where.window,
+                               posted.where.keys[peer_port(queue)], posted.where.id << kIndexBits | index, signaled, posted);
+}
+
 void RdmaConnection::flush() {
   for (std::size_t i = 0; i < queues_.size(); ++i)
     if (up() && queues_[i]->unsignaled() > 0 && queues_[i]->has_room(1, true))
-      (void)queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[rail_of_[i]], kGreeting | std::uint32_t(i), true, {});
+      (void)queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[peer_port(i)], kGreeting | std::uint32_t(i), true, {});
 }
 
 // --- completions ---
 
 void RdmaConnection::completion(std::size_t index, const ibv_wc& wc) {
   QueuePair& queue = *queues_[index];
+  const bool receive = wc.wr_id & QueuePair::kReceiveFlag;
   if (wc.status != IBV_WC_SUCCESS) {
-    if (queue.usable()) fail(Status(Code::network, fmt::format("{}: {}", queue.describe(), explain(wc.status, shared_.queue_options())), peer_));
+    if (receive) queue.flushed_receive();
+    if (!opened_) queue.stop();
+    else if (queue.usable()) fail(Status(Code::network, fmt::format("{}: {}", queue.describe(), explain(wc.status, shared_.queue_options())), peer_));
     return;
   }
-  if (!(wc.wr_id & QueuePair::kReceiveFlag)) return completed(queue, wc);
-  if (state_ == State::joining && (ntohl(wc.imm_data) & kGreeting) != kGreeting) return early_.push_back({index, wc});
-  arrived(index, wc);
+  if (!receive) return completed(queue, wc);
+  queue.used_receive();
+  if (!opened_ && (ntohl(wc.imm_data) & kGreeting) != kGreeting) return early_.push_back({index, wc});
+  deliver(index, wc);
 }
 
 void RdmaConnection::completed(QueuePair& queue, const ibv_wc& wc) {
@@ -285,19 +327,20 @@ void RdmaConnection::completed(QueuePair& queue, const ibv_wc& wc) {
 }
 
 void RdmaConnection::retire(Posted& posted) {
-  if (posted.staging) shared_.stagings->give_back(posted.staging);
+  moved_ += !posted.cell;
+  if (posted.staging && posted.staging_ends) shared_.stagings->give_back(posted.staging);
   if (posted.tell) sent_.push_back(posted.token);
 }
 
-void RdmaConnection::arrived(std::size_t index, const ibv_wc& wc) {
+void RdmaConnection::deliver(std::size_t index, const ibv_wc& wc) {
   ++shared_.counters.arrivals;
-  queues_[index]->used_receive();
   const std::uint32_t immediate = ntohl(wc.imm_data);
   if ((immediate & kGreeting) == kGreeting) {
-    if (state_ == State::joining) ++greetings_;
+    if (!opened_) greetings_ |= std::uint64_t(1) << (immediate & 63);
   } else if (immediate & kIsCell) {
     cell_arrived(immediate & ~kIsCell);
-  } else if (state_ == State::up) {
+  } else if (delivers()) {
+    ++moved_;
     const char* wrong = grants_.arrived(immediate >> kIndexBits, immediate & ((1u << kIndexBits) - 1), wc.byte_len);
     if (wrong) fail(std::string(wrong));
   }
@@ -313,7 +356,7 @@ void RdmaConnection::cell_arrived(std::uint32_t unit) {
   if (std::int32_t(cell.freed - peer_freed_) > 0) peer_freed_ = cell.freed;
   if (std::int32_t(cell.used - peer_used_) > 0) peer_used_ = cell.used;
   queues_[cell.queue]->peer_posted(cell.receives);
-  if (state_ != State::up) return;
+  if (!delivers()) return;
   if (cell.type == CellType::data) data_arrived(cell, at + sizeof cell);
   else control_arrived(cell, at + sizeof cell);
   handled_ = cell.end;
@@ -374,6 +417,7 @@ void RdmaConnection::control_arrived(const Cell& cell, const std::byte* payload)
 
 // Once nothing of the communicator is under way: what was written has arrived.
 void RdmaConnection::answer_revocations() {
+  if (state_ != State::up || !writes_again_.empty()) return;
   std::erase_if(revocations_, [&](std::uint32_t communicator) {
     const bool under_way = std::any_of(queues_.begin(), queues_.end(), [&](const auto& q) { return q->has_write_of(communicator); });
     if (!under_way) send_control(CellType::revoked, communicator);
@@ -395,11 +439,18 @@ bool RdmaConnection::drained() const {
 
 void RdmaConnection::expect(const SegmentHeader& message, Readiness readiness, std::byte* place) {
   if (readiness == Readiness::ahead) return;       // it will be said again, and a grant on this wire takes microseconds
-  if (state_ == State::up && message.message_bytes > kEagerBytes) grants_.expect(message, place);
+  if (delivers() && message.message_bytes > kEagerBytes) grants_.expect(message, place);
 }
 
+// Users' memory is theirs again at the end of this: where the device or the peer's may still be at work in it, the queue pairs stop.
 void RdmaConnection::abandon(std::uint32_t communicator) {
-  if (state_ == State::up) (void)grants_.abandon(communicator);
+  if (!delivers()) return;
+  const bool writable = grants_.abandon(communicator);
+  const bool readable = std::any_of(queues_.begin(), queues_.end(), [&](const auto& q) { return q->reads_memory_of(communicator); });
+  abandoned_.insert(communicator);
+  if (state_ != State::up || !(writable || readable)) return;
+  for (const auto& queue : queues_) queue->stop();
+  fail(Status(Code::network, fmt::format("{}: stopped, so that nothing of an operation that has failed is written any more", describe()), peer_));
 }
 
 void RdmaConnection::stop() {
@@ -408,8 +459,16 @@ void RdmaConnection::stop() {
   for (const auto& queue : queues_) {
     queue->stop();
     while (queue->take_posted(posted))
-      if (posted.staging) shared_.stagings->give_back(posted.staging);
+      if (posted.staging && posted.staging_ends) shared_.stagings->give_back(posted.staging);
   }
+  for (const auto& lost : {&unsure_}) {
+    for (Posted& write : *lost)
+      if (write.staging && write.staging_ends) shared_.stagings->give_back(write.staging);
+    lost->clear();
+  }
+  for (Posted& write : writes_again_)
+    if (write.staging && write.staging_ends) shared_.stagings->give_back(write.staging);
+  writes_again_.clear();
   sent_.clear();
 }
 

@@ -2,6 +2,7 @@
 // RdmaConnection: this rank's end of a pair: cells to and from the inboxes, writes of granted messages over all its queue pairs.
 #include <deque>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -22,7 +23,7 @@ struct KeyHash {
 // What a rank tells a peer of its end, before the queue pairs are connected.
 struct EndPoint {
   std::uint64_t inbox = 0;
-  std::uint32_t keys[kMostRails] = {};            // of the inbox
+  std::uint32_t keys[kMostPorts] = {};            // of the inbox, by its ports
   std::vector<QueueAddress> queues;               // rail by rail
 };
 
@@ -36,10 +37,30 @@ class RdmaConnection final : public Connection {
   Status prepare(const std::vector<Rail>& rails, int side, int queues_per_rail, std::uint32_t first_id);
   EndPoint end_point() const;
   Status connect(const Offer& peer_offer, const EndPoint& peer);
-  // An empty write on each queue pair; when the peer's have come by all, the way works in this direction.
+  // An empty write on each queue pair; where the peer's comes by one, the way works in this direction.
   Status greet();
-  bool greeted() const { return greetings_ == queues_.size(); }
+  bool greeted() const { return greetings_ == (std::uint64_t(1) << queues_.size()) - 1; }     // by all
+  bool all_failed() const;
+  std::uint64_t good_queues() const;
+  // Those that work both ways; the others go.
+  void keep(std::uint64_t queues);
+  // It may be used; what has come already is delivered by open().
+  void start() { state_ = State::up; }
   void open();
+
+  // --- a break and what follows ---
+  // Queue pairs stop; what has arrived still counts. Nothing is sent until reopen().
+  void break_off();
+  void stop_queues();
+  bool settled() const;                           // nothing more arrives
+  bool broken() const { return state_ == State::broken; }
+  // Instead of the queue pairs that have failed.
+  void drop_queues();
+  // What the peer is to know, of which its answer says what has arrived, and the other way round.
+  std::vector<std::byte> resumption();
+  Result<std::vector<std::byte>> answer(std::span<const std::byte> resumption);
+  Status reopen(std::span<const std::byte> answer);
+  std::uint64_t progress() const { return handled_ + peer_freed_ + moved_; }
 
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
   void expect(const SegmentHeader& message, Readiness readiness, std::byte* place) override;
@@ -71,7 +92,10 @@ class RdmaConnection final : public Connection {
   void released(Landed& landed);
 
  private:
-  enum class State { joining, up, over };
+  enum class State { joining, up, broken, over };
+  struct CellInRing {
+    std::uint32_t unit, bytes, end;
+  };
   // Of a message that was granted: where it may be written, until where.
   struct Leave {
     GrantBody where;
@@ -90,6 +114,11 @@ class RdmaConnection final : public Connection {
   static constexpr std::uint32_t kControlUnits = 64;       // of the ring, that data leaves free
   static constexpr std::uint32_t kWritesUnderWay = 8;      // of a queue pair: those with room take the next, so that slow ones take less
 
+  bool delivers() const { return state_ == State::up || state_ == State::broken; }
+  std::size_t peer_port(std::size_t queue) const { return rails_[rail_of_[queue]].port[1 - side_]; }
+  bool send_again();
+  Status post_cell(const CellInRing& cell, bool signaled);
+  Status post_write(std::size_t queue, const Posted& posted, bool signaled);
   QueuePair& main() { return *queues_[main_]; }
   bool put(Cell cell, const std::byte* payload, bool control, bool signaled = false);
   void stamp(Cell& cell);
@@ -98,7 +127,7 @@ class RdmaConnection final : public Connection {
   bool refuse(const SegmentHeader& header, const std::byte* data);
   Sent send_writes(const SegmentHeader& header, const std::byte* data, std::uint64_t token, Leave& leave);
   bool choose_queue(std::size_t& queue);
-  void arrived(std::size_t queue, const ibv_wc& completion);
+  void deliver(std::size_t queue, const ibv_wc& completion);
   void cell_arrived(std::uint32_t unit);
   void data_arrived(const Cell& cell, const std::byte* payload);
   void control_arrived(const Cell& cell, const std::byte* payload);
@@ -112,16 +141,22 @@ class RdmaConnection final : public Connection {
   const int peer_;
   State state_ = State::joining;
   Status failure_;
+  bool opened_ = false;                                     // the queue pairs are agreed upon and in use
   std::vector<Rail> rails_;
   int side_ = 0;
   std::vector<std::unique_ptr<QueuePair>> queues_;          // rail by rail
   std::vector<std::size_t> rail_of_;
   std::size_t main_ = 0, turn_ = 0;                         // cells go by main_
-  std::size_t greetings_ = 0;
+  std::uint64_t greetings_ = 0;                             // bits: by which queue pairs they have come
   std::vector<Arrival> early_;                              // came before open()
 
   std::unique_ptr<Block> rings_;                            // the inbox, then what its cells are sent from
   EndPoint there_;
+  std::deque<CellInRing> in_ring_;                          // sent, not known to be handled
+  std::size_t cells_again_ = 0;                             // the last so many of those are to be sent again
+  std::deque<Posted> writes_again_;
+  std::vector<Posted> unsure_;                              // writes of failed queue pairs, of which the peer is asked
+  std::uint64_t moved_ = 0;                                 // writes completed and arrived
   std::uint32_t head_ = 0, peer_freed_ = 0;                 // of the ring to the peer, in units since the beginning
   std::uint32_t credit_taken_ = 0, peer_used_ = 0;
   std::uint32_t handled_ = 0, freed_told_ = 0;              // of the inbox
@@ -129,6 +164,7 @@ class RdmaConnection final : public Connection {
   std::unordered_set<std::uint32_t> reserves_;              // communicators whose reserve is taken
   std::deque<Control> waiting_;
   std::unordered_map<MessageKey, Leave, KeyHash> leaves_;
+  std::unordered_set<std::uint32_t> abandoned_;             // communicators
   std::vector<std::uint32_t> revocations_;                  // communicators; to be answered
   std::vector<std::uint64_t> sent_;                         // tokens that the listener is to be told
   Grants grants_;

@@ -134,6 +134,11 @@ bool Device::read(std::uint8_t number) {
   return true;
 }
 
+bool Device::active() const {
+  ibv_port_attr port{};
+  return verbs_.query_port(context_, std::uint8_t(port_.number), reinterpret_cast<_compat_ibv_port_attr*>(&port)) == 0 && port.state == IBV_PORT_ACTIVE;
+}
+
 // Tables have holes: an entry that cannot be read is skipped.
 void Device::read_gids(std::uint8_t number, int table_size) {
   for (int i = 0; i < std::min(table_size, 256); ++i) {

@@ -22,7 +22,8 @@ class Device {
   // Before anything is made on it. out_of_resources, unsupported: which call, on what, and why.
   Status prepare();
 
-  const Port& port() const { return port_; }
+  const Port& port() const { return port_; }      // as it was when opened
+  bool active() const;                            // now
   const Verbs& verbs() const { return verbs_; }
   ibv_pd* domain() const { return domain_; }
   ibv_cq* completions() const { return completions_; }

@@ -71,7 +71,7 @@ struct Offered {
   bool operator==(const Offered&) const = default;
 };
 using Offer = std::vector<Offered>;
-inline constexpr std::size_t kMostPorts = 16, kMostGids = 4;
+inline constexpr std::size_t kMostPorts = 8, kMostGids = 4;
 Offer make_offer(const std::vector<Port>& chosen, int only_gid_index = -1);
 
 // A rail of a pair of ranks: a port and GID of each.

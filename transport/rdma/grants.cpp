@@ -134,6 +134,7 @@ void Grants::finish_if_done(std::uint32_t id) {
 bool Grants::has(std::uint32_t id, const MessageKey& key, std::uint64_t offset) const {
   if (id >= messages_.size() || !messages_[id] || messages_[id]->header.key != key) return true;      // it was whole, or nobody wants it
   const Expected& message = *messages_[id];
+  if (message.abandoned) return true;
   const auto index = std::uint32_t(offset / message.grid);
   if (message.whole[index]) return true;
   const auto part = message.begun.find(index);
@@ -173,6 +174,16 @@ bool Grants::abandon(std::uint32_t communicator) {
   }
   if (any) connection_.send_control(CellType::revoke, communicator);
   return users;
+}
+
+std::vector<std::uint32_t> Grants::abandoned() const {
+  std::vector<std::uint32_t> out;
+  for (const auto& message : messages_) {
+    if (!message || !message->abandoned) continue;
+    const std::uint32_t communicator = message->header.key.communicator;
+    if (std::find(out.begin(), out.end(), communicator) == out.end()) out.push_back(communicator);
+  }
+  return out;
 }
 
 void Grants::revoked(std::uint32_t communicator) {

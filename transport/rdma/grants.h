@@ -56,6 +56,8 @@ class Grants {
   bool abandon(std::uint32_t communicator);
   void revoked(std::uint32_t communicator);
   bool admit(std::uint32_t id);
+  // Communicators of which something is granted, and nothing wanted any more.
+  std::vector<std::uint32_t> abandoned() const;
 
  private:
   std::uint32_t free_id();

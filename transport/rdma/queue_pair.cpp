@@ -138,6 +138,10 @@ bool QueuePair::has_write_of(std::uint32_t communicator) const {
   return std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return !p.cell && p.key.communicator == communicator; });
 }
 
+bool QueuePair::reads_memory_of(std::uint32_t communicator) const {
+  return std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return p.memory && p.key.communicator == communicator; });
+}
+
 bool QueuePair::take_completed(std::uint32_t sequence, Posted& out) {
   const std::uint32_t oldest = sequence_ - std::uint32_t(posted_.size());
   const std::uint32_t distance = (sequence - oldest) & ~kReceiveFlag;      // 31 bits of it travel

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "transport/rdma/cell.h"
 #include "transport/rdma/device.h"
 #include "transport/rdma/memory.h"
 #include "transport/transport.h"
@@ -38,11 +39,13 @@ struct RdmaCounters {
 struct Posted {
   bool cell = true;
   bool tell = false;                   // Listener::on_sent(token)
-  std::uint32_t grant = 0, bytes = 0;
-  std::uint64_t token = 0, offset = 0;
+  std::uint32_t bytes = 0;
+  std::uint64_t token = 0, offset = 0, message_bytes = 0;
   MessageKey key;
+  GrantBody where;
   const std::byte* source = nullptr;   // and where that is registered: in `staging`, or in `memory`
   Part staging;                        // to be given back
+  bool staging_ends = false;           // with this one
   std::shared_ptr<const Registration> memory;
 };
 
@@ -76,6 +79,7 @@ class QueuePair {
   bool has_room(std::uint32_t writes, bool control = false) const;
   std::uint32_t writes_under_way() const { return writes_; }
   bool has_write_of(std::uint32_t communicator) const;
+  bool reads_memory_of(std::uint32_t communicator) const;      // users' own
   bool idle() const { return posted_.empty(); }
   std::uint32_t inline_bytes() const { return inline_bytes_; }
   // Writes to the peer's memory and tells it `immediate`. There is room. network: the device refused.
@@ -87,8 +91,10 @@ class QueuePair {
   // Anything that is still posted, once stopped.
   bool take_posted(Posted& out);
 
-  // A receive was used: posts new ones, some at a time.
+  // A receive was used: posts new ones, some at a time. Or it was flushed; once all were, nothing more can arrive.
   void used_receive();
+  void flushed_receive() { ++receives_used_; }
+  bool settled() const { return receives_used_ == receives_posted_; }
   std::uint32_t receives_posted() const { return receives_posted_; }
   std::uint32_t receives_told = 0;     // to the peer
   void peer_posted(std::uint32_t receives);

@@ -11,6 +11,7 @@ struct RdmaOptions {
   int queues = 1;                               // queue pairs of a rail
   int timeout = 16, retry = 7;                  // as ibv_modify_qp takes them
   int service_level = 0, traffic_class = 0;
+  bool resumable = false;                       // Listener::on_broken, rather than on_lost, where all queue pairs have failed
   int numa = -1;                                // where this rank runs
   std::size_t segment_bytes = 0;                // of large messages; 0: by their size
   std::size_t landing_bytes = 3 << 20;          // for what arrives before it has its place

@@ -28,6 +28,14 @@ class RdmaTransport : public Transport {
   using OnReady = std::function<void(Result<Connection*>, std::vector<std::unique_ptr<Stream>>)>;
   virtual void connect(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready) = 0;
   virtual bool connected(int peer) const = 0;
+  // Connected, but all its queue pairs have failed (Listener::on_broken).
+  virtual bool broken(int peer) const = 0;
+  // New queue pairs for a connection that is not lost, agreed upon over new sockets, in place of those that it has; both sides call it. It goes
+  // on where it was; rails that do not work any more are left out. Otherwise it stays broken, and the status says why.
+  using OnResumed = std::function<void(const Status&)>;
+  virtual void resume(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) = 0;
+  // What has arrived or was acknowledged so far, in some unit.
+  virtual std::uint64_t progress(int peer) const = 0;
   // Says good-bye without waiting. Nothing more is said of this peer; its connection is gone when the call returns, or when poll() does.
   virtual void disconnect(int peer) = 0;
   // "mlx5_0:1 (InfiniBand, 400 Gb/s), mlx5_1:1 (...)"

@@ -26,7 +26,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kLargest = 128 << 10, kSmallest = 16 << 10;     // segments of granted messages
-constexpr auto kGreetingLimit = 10s;
+constexpr auto kGreetingLimit = 5s;
+constexpr auto kSettleLimit = 500ms;
 
 std::vector<std::byte> encode(const EndPoint& end) {
   std::vector<std::byte> out;
@@ -65,9 +66,9 @@ std::size_t Shared::segment_bytes(std::uint64_t message_bytes) const {
   return std::size_t(std::clamp<std::uint64_t>(eighth, std::min<std::uint64_t>(kSmallest, largest), largest));
 }
 
-// The segment, or a multiple of it where there would be more than can be numbered.
+// The segment, or more where segments are tiny or there would be more than can be numbered.
 std::size_t Shared::grid_bytes(std::uint64_t message_bytes) const {
-  std::size_t grid = segment_bytes(message_bytes);
+  std::size_t grid = std::max<std::size_t>(segment_bytes(message_bytes), 4096);
   while (message_bytes / grid >= (1u << kIndexBits)) grid *= 2;
   return grid;
 }
@@ -129,14 +130,14 @@ void VerbsTransport::connect(int peer, std::vector<std::unique_ptr<Stream>> sock
 }
 
 Task<void> VerbsTransport::join(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready) {
-  auto made = std::make_unique<Link>();
+  auto made = std::make_shared<Link>();
   Link& link = *made;
   link.connection = std::make_unique<RdmaConnection>(shared_, peer);
   link.sockets = std::move(sockets);
   link.moved = std::make_unique<Event>(shared_.loop);
   bool broken = false;
   ++joining_;
-  auto meeting = meet(link, peer, dialler ? 0 : 1, broken);
+  auto meeting = meet(link, dialler ? 0 : 1, broken);
   const Status status = co_await meeting;
   --joining_;
   if (!status) {
@@ -148,16 +149,25 @@ Task<void> VerbsTransport::join(int peer, std::vector<std::unique_ptr<Stream>> s
   }
   links_[peer] = std::move(made);
   watch_sockets(link);
+  link.connection->start();
   on_ready(static_cast<Connection*>(link.connection.get()), {});
-  link.connection->open();
+  if (!link.over) link.connection->open();
 }
 
-Task<Status> VerbsTransport::meet(Link& link, int peer, int side, bool& broken) {
+// Ports that are down just now keep their place, and have no GID by which to be reached.
+Offer VerbsTransport::current_offer() {
+  Offer offer = shared_.offer;
+  for (std::size_t i = 0; i < offer.size(); ++i)
+    if (!shared_.devices[i]->active()) offer[i].gids.clear();
+  return offer;
+}
+
+Task<Status> VerbsTransport::meet(Link& link, int side, bool& broken) {
   const TimePoint deadline = shared_.loop.now() + kJoinLimit;
   Loop& loop = shared_.loop;
   Stream& stream = *link.sockets[0];
   const Status pools = prepare_pools();
-  const Proposal own{pools.ok() ? shared_.offer : Offer{}, std::uint32_t(shared_.options.queues), pools.text()};
+  const Proposal own{pools.ok() ? current_offer() : Offer{}, std::uint32_t(shared_.options.queues), pools.text()};
   auto proposing = exchange(loop, stream, encode(own), deadline);
   const auto answer = co_await proposing;
   const auto theirs = answer ? decode_proposal(*answer) : Result<Proposal>(answer.status());
@@ -169,9 +179,9 @@ Task<Status> VerbsTransport::meet(Link& link, int peer, int side, bool& broken) 
   if (rails.empty()) co_return Status(Code::unsupported, fmt::format("none of the devices here ({}) suits one there", describe_devices()));
 
   RdmaConnection& connection = *link.connection;
-  const auto queues = std::size_t(std::min(own.queues, theirs->queues));
+  const auto queues = std::clamp<std::uint32_t>(std::min(own.queues, theirs->queues), 1, 8);
   Status status = connection.prepare(rails, side, int(queues), std::uint32_t(slots_.size()));
-  for (std::size_t i = 0; i < connection.queues().size(); ++i) slots_.push_back({&link, i});
+  number(link);
   auto preparing = agree(loop, stream, status, deadline, broken);
   status = co_await preparing;
   if (!status) co_return status;
@@ -184,26 +194,120 @@ Task<Status> VerbsTransport::meet(Link& link, int peer, int side, bool& broken) 
   auto connecting = agree(loop, stream, status, deadline, broken);
   status = co_await connecting;
   if (!status) co_return status;
-  auto greeting = greet(link, std::min(deadline, loop.now() + kGreetingLimit));
+  auto greeting = greet(link, std::min(deadline, loop.now() + kGreetingLimit), broken);
   status = co_await greeting;
-  auto agreeing = agree(loop, stream, status, deadline, broken);
-  status = co_await agreeing;
-  (void)peer;
   co_return status;
 }
 
-// Whether writes really come through, by every queue pair.
-Task<Status> VerbsTransport::greet(Link& link, TimePoint deadline) {
+// By which queue pairs writes really come through, both ways: the others are dropped.
+Task<Status> VerbsTransport::greet(Link& link, TimePoint deadline, bool& broken) {
   RdmaConnection& connection = *link.connection;
-  if (Status status = connection.greet(); !status) co_return status;
+  const Status sent = connection.greet();
   poll();
-  while (!connection.greeted() && connection.failure().ok()) {
+  while (sent.ok() && !connection.greeted() && !connection.all_failed()) {
     link.moved->reset();
     auto moving = link.moved->wait(deadline);
     const bool in_time = co_await moving;
-    if (!in_time) co_return Status(Code::unsupported, fmt::format("{}: nothing that the peer writes arrives; do the two subnets reach each other?", connection.describe()));
+    if (!in_time) break;
   }
-  co_return connection.failure();
+  const std::uint64_t own = connection.good_queues();
+  std::vector<std::byte> frame(sizeof own);
+  std::memcpy(frame.data(), &own, sizeof own);
+  auto telling = exchange(shared_.loop, *link.sockets[0], std::move(frame), shared_.loop.now() + kJoinLimit);
+  const auto answer = co_await telling;
+  std::uint64_t good = 0;
+  broken = !answer.ok() || answer->size() != sizeof good;
+  if (broken) co_return answer.ok() ? Status(Code::network, "rdma: the peer's greeting cannot be read") : answer.status();
+  std::memcpy(&good, answer->data(), sizeof good);
+  good &= own;
+  const std::string all = connection.describe();
+  if (good == 0) co_return Status(Code::unsupported, fmt::format("{}: nothing that one side writes arrives at the other; are the two subnets connected, and open for RDMA (UDP port 4791 for RoCE)?", all));
+  const bool some = !connection.greeted() || good != connection.good_queues();
+  connection.keep(good);
+  number(link);
+  if (some) log::info("rdma to peer {}: not all of {} work; left: {}", connection.peer(), all, connection.describe());
+  co_return Status();
+}
+
+// The queue pairs of the link, by the ids that they have.
+void VerbsTransport::number(Link& link) {
+  const auto& queues = link.connection->queues();
+  forget(link);
+  for (std::size_t i = 0; i < queues.size(); ++i) {
+    if (queues[i]->id() >= slots_.size()) slots_.resize(queues[i]->id() + 1);
+    slots_[queues[i]->id()] = {&link, i};
+  }
+}
+
+// --- after a break ---
+
+void VerbsTransport::resume(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) {
+  const auto at = links_.find(peer);
+  if (at == links_.end() || at->second->over || at->second->resuming || sockets.empty()) return on_resumed(Status(Code::network, "rdma: there is no broken connection with the peer", peer));
+  tasks_.spawn(rejoin(at->second, std::move(sockets), dialler, std::move(on_resumed)));
+}
+
+Task<void> VerbsTransport::rejoin(std::shared_ptr<Link> link, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) {
+  link->resuming = true;
+  link->connection->break_off();
+  for (auto& socket : link->sockets) socket->when_readable({});
+  link->sockets = std::move(sockets);
+  link->closed = false;
+  ++joining_;
+  auto settling = settle(*link);
+  Status status = co_await settling;
+  bool broken = false;
+  if (status.ok()) {
+    auto meeting = meet(*link, dialler ? 0 : 1, broken);
+    status = co_await meeting;
+  }
+  if (status.ok() && !link->over) {
+    auto catching = catch_up(*link, shared_.loop.now() + kJoinLimit);
+    status = co_await catching;
+  }
+  --joining_;
+  link->resuming = false;
+  if (link->over) {
+    forget(*link);
+    co_return;
+  }
+  if (status.ok()) {
+    watch_sockets(*link);
+  } else {
+    link->connection->stop_queues();      // the next attempt reads what has arrived by them
+    link->sockets.clear();
+  }
+  on_resumed(status);
+}
+
+// Until nothing more arrives by the old queue pairs.
+Task<Status> VerbsTransport::settle(Link& link) {
+  const TimePoint end = shared_.loop.now() + kSettleLimit;
+  link.connection->stop_queues();
+  poll();
+  while (!link.over && !link.connection->settled() && shared_.loop.now() < end) {
+    SleepUntil nap(shared_.loop, shared_.loop.now() + 1ms);
+    co_await nap;
+    poll();
+  }
+  if (link.over) co_return Status(Code::network, "rdma: disconnected", link.connection->peer());
+  link.connection->drop_queues();
+  number(link);
+  co_return Status();
+}
+
+Task<Status> VerbsTransport::catch_up(Link& link, TimePoint deadline) {
+  RdmaConnection& connection = *link.connection;
+  Stream& stream = *link.sockets[0];
+  auto telling = exchange(shared_.loop, stream, connection.resumption(), deadline);
+  const auto theirs = co_await telling;
+  if (!theirs || link.over) co_return theirs.status();
+  const auto own = connection.answer(*theirs);
+  if (!own) co_return own.status();
+  auto answering = exchange(shared_.loop, stream, *own, deadline);
+  const auto answers = co_await answering;
+  if (!answers || link.over) co_return answers.status();
+  co_return connection.reopen(*answers);
 }
 
 void VerbsTransport::watch_sockets(Link& link) {
@@ -226,7 +330,7 @@ void VerbsTransport::dispatch(const ibv_wc& completion) {
   if (id >= slots_.size() || !slots_[id].link) return;
   Link& link = *slots_[id].link;
   link.connection->completion(slots_[id].queue, completion);
-  if (!link.connection->up()) link.moved->set();
+  if (!link.connection->up() && link.moved) link.moved->set();
 }
 
 bool VerbsTransport::poll_devices() {
@@ -264,15 +368,23 @@ bool VerbsTransport::poll() {
 }
 
 bool VerbsTransport::tend(Link& link) {
-  if (link.over) return false;
   RdmaConnection& connection = *link.connection;
+  if (link.over) return false;
   bool any = connection.tell_sent();
   if (link.over) return true;
   any |= connection.tend();
   if (flush_) connection.flush();
-  if (!connection.failure().ok()) lose(link, Status(Code::peer_lost, connection.failure().text(), connection.peer()));
-  else if (link.closed) lose(link, Status(Code::peer_lost, "its process ended", connection.peer()));
+  if (!connection.up() || link.resuming) return any;
+  if (!connection.failure().ok()) end(link, Status(Code::peer_lost, connection.failure().text(), connection.peer()));
+  else if (link.closed) end(link, Status(Code::peer_lost, "its process ended, or gave the connection up", connection.peer()));
   return any;
+}
+
+void VerbsTransport::end(Link& link, const Status& why) {
+  if (!shared_.options.resumable) return lose(link, why);
+  link.connection->break_off();
+  link.sockets.clear();                   // so that the peer sees it, too
+  shared_.listener.on_broken(link.connection->peer(), why);
 }
 
 void VerbsTransport::lose(Link& link, const Status& why) {
@@ -290,6 +402,16 @@ void VerbsTransport::forget(Link& link) {
 bool VerbsTransport::connected(int peer) const {
   const auto at = links_.find(peer);
   return at != links_.end() && !at->second->over;
+}
+
+bool VerbsTransport::broken(int peer) const {
+  const auto at = links_.find(peer);
+  return at != links_.end() && !at->second->over && at->second->connection->broken();
+}
+
+std::uint64_t VerbsTransport::progress(int peer) const {
+  const auto at = links_.find(peer);
+  return at == links_.end() ? 0 : at->second->connection->progress();
 }
 
 void VerbsTransport::disconnect(int peer) {

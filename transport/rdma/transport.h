@@ -19,6 +19,9 @@ class VerbsTransport final : public RdmaTransport {
 
   void connect(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready) override;
   bool connected(int peer) const override;
+  bool broken(int peer) const override;
+  void resume(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) override;
+  std::uint64_t progress(int peer) const override;
   void disconnect(int peer) override;
   std::string describe_devices() const override;
 
@@ -42,6 +45,7 @@ class VerbsTransport final : public RdmaTransport {
     std::vector<std::unique_ptr<Stream>> sockets;
     std::unique_ptr<Event> moved;          // something has come while it joins
     bool closed = false;                   // the peer has closed a socket
+    bool resuming = false;
     bool over = false;                     // lost, and said so
   };
   struct Slot {
@@ -50,22 +54,28 @@ class VerbsTransport final : public RdmaTransport {
   };
 
   Task<void> join(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready);
-  Task<Status> meet(Link& link, int peer, int side, bool& broken);
-  Task<Status> greet(Link& link, TimePoint deadline);
+  Task<void> rejoin(std::shared_ptr<Link> link, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed);
+  Task<Status> meet(Link& link, int side, bool& broken);
+  Task<Status> greet(Link& link, TimePoint deadline, bool& broken);
+  Task<Status> settle(Link& link);
+  Task<Status> catch_up(Link& link, TimePoint deadline);
   Status prepare_pools();
+  Offer current_offer();
   bool poll_devices();
   void dispatch(const ibv_wc& completion);
   void watch_sockets(Link& link);
   bool tend(Link& link);
+  void end(Link& link, const Status& why);
   void lose(Link& link, const Status& why);
   void forget(Link& link);
+  void number(Link& link);
   bool idle() const;
 
   Shared shared_;
   std::vector<std::shared_ptr<void>> watches_;
   std::vector<Slot> slots_;                                 // by the id of a queue pair
-  std::unordered_map<int, std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Link>> gone_;                 // disconnected inside poll()
+  std::unordered_map<int, std::shared_ptr<Link>> links_;
+  std::vector<std::shared_ptr<Link>> gone_;                 // disconnected inside poll()
   std::vector<ibv_wc> kept_;                                // came when somebody was about to sleep
   int joining_ = 0;
   bool polling_ = false;

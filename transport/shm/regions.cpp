@@ -49,7 +49,7 @@ Result<std::byte*> make_region(std::size_t bytes) {
   head->token = std::uint64_t(random()) << 32 | random();
   head->magic = kMagic;
   std::byte* const data = memory->data() + kHead;
-  if (Status status = add_range(data, bytes); !status) return status;
+  if (Status status = add_range(data, bytes, true); !status) return status;
   const std::unique_lock held(table().mutex);
   table().regions.emplace(data, std::move(*memory));
   table().count.store(table().regions.size(), std::memory_order_release);

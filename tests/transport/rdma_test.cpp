@@ -1,0 +1,227 @@
+// What RDMA costs, counted, and what happens when queue pairs, rails, registrations and peers fail; on a provider of verbs in memory.
+#if __has_include(<infiniband/verbs.h>)
+#include <gmock/gmock.h>
+
+#include "rdma_pair.h"
+#include "transport/ranges.h"
+
+namespace tutti::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using transport::MessageKey;
+using transport::conformance::End;
+using transport::rdma::QueuePair;
+using transport::rdma::RdmaCounters;
+
+struct Two {
+  End a{0}, b{1};
+  std::unique_ptr<FakeRdmaPair> pair;
+  explicit Two(const RdmaOptions& options, int rails = 1, bool registered = false) {
+    if (registered) {
+      for (End* end : {&a, &b}) {
+        end->gives_place = true;
+        end->on_memory = [](const std::vector<std::byte>& memory, bool there) {
+          if (memory.empty()) return;
+          if (there) EXPECT_TRUE(transport::add_range(memory.data(), memory.size()).ok());
+          else EXPECT_TRUE(transport::drop_range(memory.data()));
+        };
+      }
+    }
+    pair = std::make_unique<FakeRdmaPair>(a, b, options, rails);
+    a.attach(*pair);
+    b.attach(*pair);
+  }
+  ~Two() {
+    a.drop_held();
+    b.drop_held();
+  }
+  bool step() {
+    const bool offered = a.offer() | b.offer();
+    return pair->step() | offered;
+  }
+  bool finish(const std::function<void()>& between = [] {}) {
+    for (int idle = 0; idle < 20000; idle = step() ? 0 : idle + 1) {
+      if (a.all_sent() && b.all_sent() && a.all_received() && b.all_received()) return true;
+      between();
+    }
+    return false;
+  }
+  void send(std::uint32_t operation, std::uint64_t bytes) {
+    b.receive({1, operation, 0}, bytes);
+    a.send({1, operation, 0}, bytes);
+  }
+  const RdmaCounters& counters(int side) { return pair->rdma(side).counters(); }
+};
+
+// Registered memory: each byte goes once from where it is to where it belongs. One write for each segment, one grant for the message, a
+// completion for four writes, and no message for credits.
+TEST(RdmaCounts, ALargeMessageInRegisteredMemoryCostsTheLeast) {
+  Two two({}, 1, true);
+  constexpr std::uint64_t kBytes = 6 << 20;
+  const std::uint64_t segments = kBytes / two.pair->transport(0).segment_bytes(kBytes);
+  two.send(1, kBytes);
+  ASSERT_TRUE(two.finish());
+  const RdmaCounters &out = two.counters(0), &in = two.counters(1);
+  EXPECT_EQ(out.writes_out, segments);
+  EXPECT_EQ(out.work_requests, segments + 1);                  // and the greeting
+  EXPECT_EQ(out.bytes_out, kBytes);
+  EXPECT_EQ(out.completions, segments / 4 + 1);
+  EXPECT_EQ(out.copied_out + in.copied_in, 0u);
+  EXPECT_EQ(out.cells_out + out.control_out, 0u);
+  EXPECT_EQ(in.control_out, 1u);
+  EXPECT_EQ(in.grants_out, 1u);
+  EXPECT_EQ(in.work_requests, 2u);
+  EXPECT_EQ(in.arrivals, segments + 1);
+  EXPECT_EQ(out.registrations + in.registrations, 2u);
+}
+
+// Of memory that nobody has registered, the sender makes one copy, and the window needs a grant for each half of it.
+TEST(RdmaCounts, OtherMemoryIsCopiedOnce) {
+  Two two({});
+  constexpr std::uint64_t kBytes = 6 << 20;
+  two.send(1, kBytes);
+  ASSERT_TRUE(two.finish());
+  EXPECT_EQ(two.counters(0).copied_out, kBytes);
+  EXPECT_EQ(two.counters(0).work_requests, two.counters(0).writes_out + 1);
+  EXPECT_EQ(two.counters(1).copied_in, 0u);
+  EXPECT_LE(two.counters(1).grants_out, 2 + 2 * kBytes / (1 << 20));
+  EXPECT_EQ(two.counters(1).registrations, 0u);
+}
+
+// A small one is one work request, inline, without a completion of its own.
+TEST(RdmaCounts, ASmallMessageIsOneInlineWrite) {
+  Two two({});
+  for (std::uint32_t k = 1; k <= 1000; ++k) {
+    two.send(k, 8);
+    if (k % 10 != 0) continue;
+    ASSERT_TRUE(two.finish());
+  }
+  const RdmaCounters &out = two.counters(0), &in = two.counters(1);
+  EXPECT_EQ(out.work_requests, 1001u);
+  EXPECT_EQ(out.inlined, 1000u);
+  EXPECT_LE(out.completions, 1 + 1000 / 32 + 1);
+  EXPECT_LE(in.work_requests, 1 + 1000 / (QueuePair::kReceives / 2) + 1);      // credits
+}
+
+TEST(RdmaCounts, CreditsAreToldOnceForManySegments) {
+  Two two({.segment_bytes = 16 << 10}, 1, true);
+  for (std::uint32_t k = 1; k <= 8; ++k) two.send(k, 4 << 20);
+  ASSERT_TRUE(two.finish());
+  const std::uint64_t segments = 8 * (4 << 20) / (16 << 10);
+  EXPECT_EQ(two.counters(0).writes_out, segments);
+  EXPECT_LE(two.counters(1).credits_out, segments / (QueuePair::kReceives / 2) + 1);
+  EXPECT_EQ(two.counters(1).control_out, two.counters(1).credits_out + 8);
+}
+
+TEST(RdmaCounts, RailsShareTheWork) {
+  Two two({.queues = 2}, 2, true);
+  for (std::uint32_t k = 1; k <= 4; ++k) two.send(k, 5000001);
+  two.pair->fabric().set_link(1, false);           // a slow one
+  for (int i = 0; i < 2000; ++i) two.step();
+  EXPECT_GE(two.b.complete(), 0u);
+  two.pair->fabric().set_link(1, true);
+  ASSERT_TRUE(two.finish());
+}
+
+TEST(RdmaRegistrations, AreDroppedWithTheirMemory) {
+  Two two({}, 1, true);
+  const std::size_t before = two.pair->fabric().registered_bytes();
+  for (std::uint32_t k = 1; k <= 300; ++k) {
+    two.send(k, 20000 + k);
+    ASSERT_TRUE(two.finish());
+  }
+  two.step();
+  EXPECT_GE(two.counters(1).registrations, 300u);
+  // What was received is gone; what was sent stays in its vectors, as far as the cache is wide.
+  EXPECT_LT(two.pair->fabric().registered_bytes() - before, 130u * 20400);
+}
+
+TEST(RdmaFailures, EachBadCompletionIsToldWithWhoAndWhat) {
+  const std::pair<ibv_wc_status, const char*> rows[] = {{IBV_WC_RETRY_EXC_ERR, "no answer after 7 retries"}, {IBV_WC_REM_ACCESS_ERR, "refused the write"}, {IBV_WC_LOC_PROT_ERR, "may not read the memory"},
+                                                        {IBV_WC_RNR_RETRY_EXC_ERR, "no receive posted"},      {IBV_WC_FATAL_ERR, "device has failed"},    {IBV_WC_REM_OP_ERR, "failed to carry the write out"}};
+  for (const auto& [status, text] : rows) {
+    Two two({});
+    two.a.send({1, 1, 0}, 100);
+    two.a.offer();
+    ASSERT_TRUE(two.pair->fabric().fail_one(0, status));
+    for (int i = 0; i < 1000 && !two.a.lost; ++i) two.step();
+    ASSERT_TRUE(two.a.lost) << text;
+    EXPECT_THAT(two.a.why.text(), AllOf(HasSubstr(text), HasSubstr("fake0:1"), HasSubstr("10.0.0.1 -> 10.0.0.2"))) << two.a.why.text();
+    EXPECT_EQ(two.a.why.code(), Code::peer_lost);
+  }
+}
+
+TEST(RdmaFailures, WithoutMemoryToLockBothSidesSayWhyAndKeepTheirSockets) {
+  End a{0}, b{1};
+  FakeFabric::default_memory_limit = 100000;
+  FakeRdmaPair pair(a, b, {});
+  FakeFabric::default_memory_limit = ~std::size_t(0);
+  EXPECT_FALSE(pair.rdma(0).connected(FakeRdmaPair::kPeer));
+  EXPECT_TRUE(pair.has_sockets(0) && pair.has_sockets(1));
+  EXPECT_EQ(pair.why_not().code(), Code::unsupported);
+  EXPECT_THAT(pair.why_not().text(), AllOf(HasSubstr("ibv_reg_mr"), HasSubstr("ulimit -l")));
+}
+
+// Queue pairs fail in the middle of everything, again and again; nothing is lost, doubled or damaged.
+void breaks_and_resumes(int rails, bool registered, std::uint64_t seed) {
+  Two two({.queues = 2, .resumable = true, .segment_bytes = 16 << 10, .landing_bytes = 300 << 10}, rails, registered);
+  std::mt19937_64 random(seed);
+  for (std::uint32_t round = 0; round < 6; ++round) {
+    for (std::uint32_t k = 0; k < 12; ++k) {
+      const MessageKey key{1 + k % 3, round, k};
+      const std::uint64_t bytes = k % 3 == 0 ? random() % 900000 : random() % 9000;
+      two.a.send(key, bytes);
+      two.b.send(key, bytes);
+      two.a.receive(key, bytes);
+      two.b.receive(key, bytes);
+    }
+    int left = 3;
+    ASSERT_TRUE(two.finish([&] {
+      if (left > 0 && !two.pair->fabric().about_to_fail()) two.pair->fabric().fail_after(random() % 25, IBV_WC_RETRY_EXC_ERR), --left;
+      if (!two.pair->rdma(0).broken(7) && !two.pair->rdma(1).broken(7)) return;
+      ASSERT_TRUE(two.pair->join(true)) << two.pair->why_not().text();
+    })) << "round " << round;
+  }
+  EXPECT_GE(two.pair->fabric().failures(), 6u);
+  EXPECT_FALSE(two.a.lost || two.b.lost);
+}
+TEST(RdmaFailures, OneRailBreaksAndResumes) { breaks_and_resumes(1, false, 3); }
+TEST(RdmaFailures, OneRailBreaksAndResumesInRegisteredMemory) { breaks_and_resumes(1, true, 4); }
+TEST(RdmaFailures, TwoRailsBreakAndResume) { breaks_and_resumes(2, true, 5); }
+
+TEST(RdmaFailures, ARailThatStaysDeadIsLeftOut) {
+  Two two({.resumable = true}, 2, true);
+  two.send(1, 5000000);
+  two.pair->fabric().fail_after(10, IBV_WC_RETRY_EXC_ERR);
+  for (int i = 0; i < 1000 && two.pair->fabric().failures() == 0; ++i) two.step();
+  two.pair->fabric().set_port(1, false);
+  for (int i = 0; i < 1000 && !two.pair->rdma(0).broken(7); ++i) two.step();
+  ASSERT_TRUE(two.pair->join(true)) << two.pair->why_not().text();
+  EXPECT_THAT(two.pair->connection(0).describe(), AllOf(HasSubstr("fake0:1"), testing::Not(HasSubstr("fake1:1"))));
+  ASSERT_TRUE(two.finish());
+}
+
+// The verdict of an operation gives the user's memory back, whatever the peer still writes; others go on.
+TEST(RdmaFailures, NothingIsWrittenIntoMemoryThatWasGivenBack) {
+  Two two({.resumable = true}, 1, true);
+  two.send(1, 5000000);
+  for (int i = 0; i < 6; ++i) two.step();
+  two.pair->rdma(1).abandon(1);
+  EXPECT_GT(two.pair->fabric().delivered_into(1), 1u);
+  EXPECT_FALSE(two.b.received({1, 1, 0}));
+  two.pair->fabric().deliver();
+  EXPECT_EQ(two.pair->fabric().delivered_into(1), 0u);
+  for (int i = 0; i < 1000 && !two.pair->rdma(1).broken(7); ++i) two.pair->step();
+  two.pair->rdma(0).abandon(1);
+  ASSERT_TRUE(two.pair->join(true)) << two.pair->why_not().text();
+  two.b.receive({2, 1, 0}, 300000);
+  two.a.send({2, 1, 0}, 300000);
+  for (int i = 0; i < 20000 && !two.b.received({2, 1, 0}); ++i) two.step();
+  EXPECT_TRUE(two.b.received({2, 1, 0}));
+}
+
+}  // namespace
+}  // namespace tutti::tests
+#endif
