@@ -22,6 +22,7 @@
 namespace tutti::kernels::cuda {
 namespace {
 
+constexpr std::size_t kMostPitch = 0x7fffffff;  // what cudaMemcpy2D takes (cudaDevAttrMaxPitch)
 constexpr int kMostBlocksPerProcessor = 8;      // of kThreads: 2048 threads, as many as a processor of the GPU runs at once
 
 Status status_of(cudaError_t error, const std::string& what) {
@@ -118,8 +119,12 @@ class CudaDevice final : public Device {
   Status copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return {};
     const auto s = static_cast<cudaStream_t>(stream);
-    const cudaError_t error = rows.rows == 1 ? cudaMemcpyAsync(to, from, rows.bytes, cudaMemcpyDefault, s)
-                                             : cudaMemcpy2DAsync(to, rows.to_pitch, from, rows.from_pitch, rows.bytes, rows.rows, cudaMemcpyDefault, s);
+    cudaError_t error = cudaSuccess;
+    if (rows.rows > 1 && std::max(rows.to_pitch, rows.from_pitch) <= kMostPitch)
+      error = cudaMemcpy2DAsync(to, rows.to_pitch, from, rows.from_pitch, rows.bytes, rows.rows, cudaMemcpyDefault, s);
+    else
+      for (std::size_t r = 0; r < rows.rows && error == cudaSuccess; ++r)
+        error = cudaMemcpyAsync(to + r * rows.to_pitch, from + r * rows.from_pitch, rows.bytes, cudaMemcpyDefault, s);
     return status_of(error, fmt::format("a copy of {} times {} bytes", rows.rows, rows.bytes));
   }
   Status call(StreamHandle stream, void (*function)(void*), void* argument) override {

@@ -25,7 +25,8 @@ std::string stress(Communicator& comm, int rounds) {
   std::mt19937_64 sizes(7);
   for (int round = 0; round < rounds; ++round) {
     const std::size_t n = 1 + sizes() % (round % 5 == 0 ? 2'000'000 : 5'000);
-    const Memory a(std::as_bytes(std::span(drawn(comm.rank(), n, std::uint64_t(round))))), b(n * 8);
+    const std::vector<std::int64_t> mine = drawn(comm.rank(), n, std::uint64_t(round));
+    const Memory a(std::as_bytes(std::span(mine))), b(n * 8);
     Work begun = comm.all_reduce({.input = a.at(), .output = b.at(), .count = n, .type = DataType::i64, .stream = first.handle()});
     DeviceReduction twice;
     twice.type = DataType::i64, twice.n = 2, twice.count = n;
