@@ -151,11 +151,15 @@ TEST_P(Streams, EveryCollective) {
       EXPECT_EQ(r.result(scattered, n), part(sum_of(r.count, n * p, 1), me, n));
       EXPECT_EQ(r.read(first, n), drawn(root, n, 5));
       EXPECT_EQ(r.read(piece, n), part(drawn(root, n * p, 7), me, n));
-      if (r.rank == root) EXPECT_EQ(r.read(reduced, n), sum_of(r.count, n, 4));
+      if (r.rank == root) {
+        EXPECT_EQ(r.read(reduced, n), sum_of(r.count, n, 4));
+      }
       for (std::size_t from = 0; from < p; ++from) {
         EXPECT_EQ(part(r.read(gathered, n * p), from, n), drawn(int(from), n, 2));
         EXPECT_EQ(part(r.read(sent, n * p), from, n), part(drawn(int(from), n * p, 3), me, n));
-        if (r.rank == root) EXPECT_EQ(part(r.read(all, n * p), from, n), drawn(int(from), n, 6));
+        if (r.rank == root) {
+          EXPECT_EQ(part(r.read(all, n * p), from, n), drawn(int(from), n, 6));
+        }
       }
     }
   });
@@ -233,7 +237,7 @@ TEST(Stream, PlantedMissingWaitForTheHostIsFound) {
     ranks(2, seed, [&](Rank& r) {
       r.gpu->drops_awaits = true;
       wrong += !chain_is_right(r, seed, 500);
-      r.comm.barrier().wait();
+      EXPECT_TRUE(r.comm.barrier().wait().ok());
     });
   EXPECT_GT(wrong, 0);
 }
@@ -255,6 +259,16 @@ TEST(Stream, CallsOnTwoStreamsKeepTheirOrder) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed)
     ranks(2, seed,
           [&](Rank& r) { EXPECT_TRUE(turns_are_right(r, seed, seed % 2 ? 300 : kSliceOfI64 + 3)) << "seed " << seed; });
+}
+
+TEST(Stream, PlantedMissingOrderBetweenStreamsIsFound) {
+  std::atomic<int> wrong{0};
+  for (std::uint64_t seed = 1; seed <= 5; ++seed)
+    ranks(2, seed, [&](Rank& r) {
+      r.gpu->drops_waits = true;
+      wrong += !turns_are_right(r, seed, 300);
+    });
+  EXPECT_GT(wrong, 0);
 }
 
 TEST(Stream, ReturnsAtOnceAndHostCallsOvertakeIt) {
