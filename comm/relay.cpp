@@ -16,24 +16,32 @@ struct Overloaded : F... {
 
 template <class T>
 const std::byte* input_of(const T& call) {
-  if constexpr (requires { call.input; }) return static_cast<const std::byte*>(call.input);
-  else return nullptr;
+  if constexpr (requires { call.input; })
+    return static_cast<const std::byte*>(call.input);
+  else
+    return nullptr;
 }
 template <class T>
 std::byte* output_of(const T& call) {
-  if constexpr (requires { call.output; }) return static_cast<std::byte*>(call.output);
-  else return nullptr;
+  if constexpr (requires { call.output; })
+    return static_cast<std::byte*>(call.output);
+  else
+    return nullptr;
 }
 
 }  // namespace
 
 Collective collective_of(const Form& form) {
-  return std::visit(Overloaded{[](const AllReduce&) { return Collective::all_reduce; }, [](const ReduceScatter&) { return Collective::reduce_scatter; },
-                               [](const AllGather&) { return Collective::all_gather; }, [](const Broadcast&) { return Collective::broadcast; },
-                               [](const Reduce&) { return Collective::reduce; }, [](const Gather&) { return Collective::gather; },
-                               [](const Scatter&) { return Collective::scatter; }, [](const AllToAll&) { return Collective::all_to_all; },
-                               [](const Send&) { return Collective::send; }, [](const Recv&) { return Collective::recv; }},
-                    form);
+  return std::visit(
+      Overloaded{[](const AllReduce&) { return Collective::all_reduce; },
+                 [](const ReduceScatter&) { return Collective::reduce_scatter; },
+                 [](const AllGather&) { return Collective::all_gather; },
+                 [](const Broadcast&) { return Collective::broadcast; },
+                 [](const Reduce&) { return Collective::reduce; }, [](const Gather&) { return Collective::gather; },
+                 [](const Scatter&) { return Collective::scatter; },
+                 [](const AllToAll&) { return Collective::all_to_all; }, [](const Send&) { return Collective::send; },
+                 [](const Recv&) { return Collective::recv; }},
+      form);
 }
 
 Result<Prepared> prepare(const Form& form, Rank self) {
@@ -63,12 +71,14 @@ Relay::~Relay() {
 Relay::Geometry Relay::geometry_of(const Form& form) const {
   const auto ranks = std::size_t(member_->rank_count()), rank = std::size_t(member_->rank());
   Geometry g;
-  std::visit([&](const auto& call) {
-    g.element = size_of(call.type);
-    g.count = call.count;
-    g.input = input_of(call);
-    g.output = output_of(call);
-  }, form);
+  std::visit(
+      [&](const auto& call) {
+        g.element = size_of(call.type);
+        g.count = call.count;
+        g.input = input_of(call);
+        g.output = output_of(call);
+      },
+      form);
   const auto rows = [&](std::size_t all, std::size_t in, std::size_t in_at, std::size_t out, std::size_t out_at) {
     g.rows = all, g.in = in, g.in_at = in_at, g.out = out, g.out_at = out_at;
   };
@@ -81,11 +91,10 @@ Relay::Geometry Relay::geometry_of(const Form& form) const {
                         [&](const Gather& c) { rows(ranks, 1, rank, root(c) ? ranks : 0, 0); },
                         [&](const Scatter& c) { rows(ranks, root(c) ? ranks : 0, 0, 1, rank); },
                         [&](const AllToAll&) { rows(ranks, ranks, 0, ranks, 0); },
-                        [&](const Send&) { rows(1, 1, 0, 0, 0); },
-                        [&](const Recv&) { rows(1, 0, 0, 1, 0); }},
+                        [&](const Send&) { rows(1, 1, 0, 0, 0); }, [&](const Recv&) { rows(1, 0, 0, 1, 0); }},
              form);
   const std::size_t most = std::max<std::size_t>(1, kSlotBytes / (g.rows * g.element));
-  g.each = most > 16 ? most / 16 * 16 : most;      // rows begin at multiples of 16 bytes
+  g.each = most > 16 ? most / 16 * 16 : most;  // rows begin at multiples of 16 bytes
   return g;
 }
 
@@ -95,12 +104,14 @@ Form Relay::slice_of(const Call& call, std::size_t slice) const {
   const std::size_t n = g.elements(slice);
   std::byte* const at = slot(call.first + std::uint32_t(slice));
   Form form = call.form;
-  std::visit([&](auto& part) {
-    part.count = n;
-    part.stream = {};
-    if constexpr (requires { part.input; }) part.input = at + g.in_at * n * g.element;
-    if constexpr (requires { part.output; }) part.output = at + g.out_at * n * g.element;
-  }, form);
+  std::visit(
+      [&](auto& part) {
+        part.count = n;
+        part.stream = {};
+        if constexpr (requires { part.input; }) part.input = at + g.in_at * n * g.element;
+        if constexpr (requires { part.output; }) part.output = at + g.out_at * n * g.element;
+      },
+      form);
   return form;
 }
 
@@ -126,7 +137,10 @@ Work Relay::start(const Form& form, StreamHandle stream) {
   }
   Status status = enqueue(geometry, last_number_ - slices + 1, stream);
   if (!status.ok()) {
-    status = Status(status.code(), fmt::format("{} on a stream of {}: {}", name_of(collective_of(form)), device_->describe(), status.text()), member_->rank());
+    status = Status(
+        status.code(),
+        fmt::format("{} on a stream of {}: {}", name_of(collective_of(form)), device_->describe(), status.text()),
+        member_->rank());
     auto held = engine.lock();
     engine.fail(*member_, status);
     engine.nudge();
@@ -157,16 +171,19 @@ Status Relay::enqueue_in(const Geometry& g, std::size_t slice, std::byte* at, St
   const std::size_t bytes = g.elements(slice) * g.element;
   if (g.in && bytes) {
     const Rows rows{bytes, g.in, bytes, g.count * g.element};
-    if (Status s = device_->copy(stream, at + g.in_at * bytes, g.input + slice * g.each * g.element, rows); !s.ok()) return s;
+    if (Status s = device_->copy(stream, at + g.in_at * bytes, g.input + slice * g.each * g.element, rows); !s.ok())
+      return s;
   }
   return device_->call(stream, &arrived, this);
 }
 
-Status Relay::enqueue_out(const Geometry& g, std::size_t slice, std::byte* at, std::uint32_t number, StreamHandle stream) {
+Status Relay::enqueue_out(const Geometry& g, std::size_t slice, std::byte* at, std::uint32_t number,
+                          StreamHandle stream) {
   if (Status s = device_->await(stream, done_, number); !s.ok()) return s;
   const std::size_t bytes = g.elements(slice) * g.element;
   if (!g.out || !bytes) return {};
-  return device_->copy(stream, g.output + slice * g.each * g.element, at + g.out_at * bytes, {bytes, g.out, g.count * g.element, bytes});
+  return device_->copy(stream, g.output + slice * g.each * g.element, at + g.out_at * bytes,
+                       {bytes, g.out, g.count * g.element, bytes});
 }
 
 // --- what the streams say ---
@@ -220,14 +237,14 @@ bool Relay::advance() {
   if (given_up_) return false;
   if (!member_->broken().ok()) return give_up(), true;
   bool any = false;
-  const std::uint32_t passed = passed_.load(std::memory_order_acquire);      // before: what has passed has arrived
+  const std::uint32_t passed = passed_.load(std::memory_order_acquire);  // before: what has passed has arrived
   while (begun_ != arrived_.load(std::memory_order_acquire)) {
     any = true;
     if (Status status = begin_next(); !status.ok()) member_->engine()->fail(*member_, status);
     if (!member_->broken().ok()) return give_up(), true;
   }
   for (; !running_.empty() && running_.front().operation->complete(); any = true) {
-    if (!running_.front().operation->status().ok()) return any;      // its verdict is everybody's, and on its way
+    if (!running_.front().operation->status().ok()) return any;  // its verdict is everybody's, and on its way
     set_done(running_.front().number);
     running_.pop_front();
   }

@@ -1,8 +1,8 @@
 #pragma once
-// Relay: carries operations between the streams of a GPU and the collectives of host memory. A call becomes slices; each is
-// copied by the stream into a slot of pinned memory, run there in place as an ordinary operation of its member, and copied out by the
-// stream. All is enqueued when the call is made: the host waits for nothing, and after the first call takes no memory of the
-// device's, no pinned memory and no events. It knows no wires and no algorithms.
+// Relay: carries operations between the streams of a GPU and the collectives of host memory. A call becomes slices;
+// each is copied by the stream into a slot of pinned memory, run there in place as an ordinary operation of its member,
+// and copied out by the stream. All is enqueued when the call is made: the host waits for nothing, and after the first
+// call takes no memory of the device's, no pinned memory and no events. It knows no wires and no algorithms.
 //
 // On the stream, with W slots:   in 1, .. in W, [out 1, in W+1], ..  where
 //   in k:  copy to the slot, then a call that says "k has arrived"
@@ -25,7 +25,8 @@ namespace tutti::comm {
 class Engine;
 class Member;
 
-using Form = std::variant<AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, Gather, Scatter, AllToAll, Send, Recv>;
+using Form =
+    std::variant<AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, Gather, Scatter, AllToAll, Send, Recv>;
 Collective collective_of(const Form& form);
 Result<Prepared> prepare(const Form& form, Rank self);
 
@@ -42,16 +43,17 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Work start(const Form& form, StreamHandle stream);
 
   // For the engine, under its lock.
-  bool advance();              // begins what has arrived, lets go what is done; whether there was anything
-  void give_up();              // streams that wait go on; nothing begins any more
-  void detach();               // the engine ends
+  bool advance();  // begins what has arrived, lets go what is done; whether there was anything
+  void give_up();  // streams that wait go on; nothing begins any more
+  void detach();   // the engine ends
   const Member& member() const { return *member_; }
   std::size_t memory_bytes() const { return kSlots * kSlotBytes; }
 
  private:
-  struct Geometry {            // of one slice, in rows of `each` elements
+  struct Geometry {  // of one slice, in rows of `each` elements
     std::size_t rows = 1, element = 1, count = 0, each = 0;
-    std::size_t in = 0, in_at = 0, out = 0, out_at = 0;      // rows that go in and come out, and where in the slot they begin
+    std::size_t in = 0, in_at = 0, out = 0,
+                out_at = 0;  // rows that go in and come out, and where in the slot they begin
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
     std::size_t slices() const { return count == 0 ? 1 : (count + each - 1) / each; }
@@ -60,8 +62,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   struct Call {
     Form form;
     Geometry geometry;
-    std::uint32_t first = 0;         // number of its first slice
-    std::uint32_t held = 0;          // and of the operation that this is
+    std::uint32_t first = 0;  // number of its first slice
+    std::uint32_t held = 0;   // and of the operation that this is
     std::size_t begun = 0;
     std::shared_ptr<Operation> all;  // what the user holds
   };
@@ -77,7 +79,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Status begin_next();
   Status enqueue(const Geometry& geometry, std::uint32_t first, StreamHandle stream);
   Status enqueue_in(const Geometry& geometry, std::size_t slice, std::byte* at, StreamHandle stream);
-  Status enqueue_out(const Geometry& geometry, std::size_t slice, std::byte* at, std::uint32_t number, StreamHandle stream);
+  Status enqueue_out(const Geometry& geometry, std::size_t slice, std::byte* at, std::uint32_t number,
+                     StreamHandle stream);
   static void arrived(void* self);
   static void passed(void* keeps);
   void alarm();
@@ -85,18 +88,18 @@ class Relay : public std::enable_shared_from_this<Relay> {
 
   std::shared_ptr<Device> device_;
   Member* member_;
-  std::byte* slots_ = nullptr;       // pinned; behind them the word
-  std::uint32_t* done_ = nullptr;    // slices up to this one are done
-  std::mutex order_;                 // of calls and what they enqueue
-  EventHandle last_ = nullptr;       // the end of the last call
+  std::byte* slots_ = nullptr;     // pinned; behind them the word
+  std::uint32_t* done_ = nullptr;  // slices up to this one are done
+  std::mutex order_;               // of calls and what they enqueue
+  EventHandle last_ = nullptr;     // the end of the last call
   StreamHandle last_stream_ = nullptr;
   bool any_ = false;
 
   // Under the engine's lock.
-  std::deque<Call> calls_;           // not passed yet; those from begin_ on have slices to begin
+  std::deque<Call> calls_;  // not passed yet; those from begin_ on have slices to begin
   std::size_t begin_ = 0;
-  std::deque<Running> running_;      // in the order of their numbers
-  std::uint32_t last_number_ = 0, begun_ = 0, ended_ = 0;      // slices given numbers, begun; calls ended
+  std::deque<Running> running_;                            // in the order of their numbers
+  std::uint32_t last_number_ = 0, begun_ = 0, ended_ = 0;  // slices given numbers, begun; calls ended
   bool given_up_ = false;
 
   // Written by the device's thread.

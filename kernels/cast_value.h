@@ -1,6 +1,7 @@
 #pragma once
-// One value from any element type to any other, through a wide type that holds every value of the source and is rounded from
-// there. cast_values and the kernels of a GPU share it, so they cannot disagree. Narrow floats are named by their format.
+// One value from any element type to any other, through a wide type that holds every value of the source and is rounded
+// from there. cast_values and the kernels of a GPU share it, so they cannot disagree. Narrow floats are named by their
+// format.
 #include <kernels/convert.h>
 
 #include <limits>

@@ -1,6 +1,6 @@
 #pragma once
-// Conversion between any two element types on a GPU, and the copy (a cast to the same type): the values of kernels/cast_value.h,
-// so bit for bit what cast() gives. Buffers must not overlap.
+// Conversion between any two element types on a GPU, and the copy (a cast to the same type): the values of
+// kernels/cast_value.h, so bit for bit what cast() gives. Buffers must not overlap.
 #include <kernels/cast_value.h>
 #include <kernels/cuda/number.h>
 
@@ -16,11 +16,25 @@ struct CastArguments {
 
 // As cast_value.h names the types: narrow floats by their format.
 template <DataType kType>
-struct CastTag { using type = typename Number<kType>::T; };
-template <> struct CastTag<DataType::f16> { using type = F16; };
-template <> struct CastTag<DataType::bf16> { using type = Bf16; };
-template <> struct CastTag<DataType::f8e4m3> { using type = F8e4m3; };
-template <> struct CastTag<DataType::f8e5m2> { using type = F8e5m2; };
+struct CastTag {
+  using type = typename Number<kType>::T;
+};
+template <>
+struct CastTag<DataType::f16> {
+  using type = F16;
+};
+template <>
+struct CastTag<DataType::bf16> {
+  using type = Bf16;
+};
+template <>
+struct CastTag<DataType::f8e4m3> {
+  using type = F8e4m3;
+};
+template <>
+struct CastTag<DataType::f8e5m2> {
+  using type = F8e5m2;
+};
 
 template <DataType kFrom, DataType kTo>
 struct Cast {
@@ -28,20 +42,32 @@ struct Cast {
   using From = typename Number<kFrom>::T;
   using To = typename Number<kTo>::T;
   static constexpr std::size_t kWidth = 16 / (sizeof(From) < sizeof(To) ? sizeof(From) : sizeof(To));
-  static constexpr std::size_t kIn = kWidth * sizeof(From) / 16, kOut = kWidth * sizeof(To) / 16;    // packs
-  struct Inputs { From at[kWidth]; };
-  struct Outputs { To at[kWidth]; };
-  static constexpr bool kThroughF32 = std::is_same_v<typename Number<kFrom>::Acc, float> && std::is_same_v<typename Number<kTo>::Acc, float>;
+  static constexpr std::size_t kIn = kWidth * sizeof(From) / 16, kOut = kWidth * sizeof(To) / 16;  // packs
+  struct Inputs {
+    From at[kWidth];
+  };
+  struct Outputs {
+    To at[kWidth];
+  };
+  static constexpr bool kThroughF32 =
+      std::is_same_v<typename Number<kFrom>::Acc, float> && std::is_same_v<typename Number<kTo>::Acc, float>;
 
   static TUTTI_ANYWHERE To one(From value) {
-    if constexpr (kFrom == kTo) return value;
-    else if constexpr (kThroughF32) return Number<kTo>::narrow(Number<kFrom>::widen(value));
-    else return cast_write<typename CastTag<kTo>::type>(cast_read<typename CastTag<kFrom>::type>(value));
+    if constexpr (kFrom == kTo)
+      return value;
+    else if constexpr (kThroughF32)
+      return Number<kTo>::narrow(Number<kFrom>::widen(value));
+    else
+      return cast_write<typename CastTag<kTo>::type>(cast_read<typename CastTag<kFrom>::type>(value));
   }
 
   static TUTTI_ANYWHERE void many(std::byte* out, const std::byte* in) {
-    struct { Pack at[kIn]; } from;
-    struct { Pack at[kOut]; } to;
+    struct {
+      Pack at[kIn];
+    } from;
+    struct {
+      Pack at[kOut];
+    } to;
     TUTTI_UNROLL
     for (std::size_t p = 0; p < kIn; ++p) from.at[p] = load_pack(in + p * 16);
     const Inputs values = bits_as<Inputs>(from);
@@ -62,7 +88,8 @@ struct Cast {
 
   template <class Thread>
   TUTTI_ANYWHERE void operator()(const Arguments& a, Thread& thread) const {
-    const std::size_t in_head = unaligned_elements(a.in, sizeof(From), a.count), out_head = unaligned_elements(a.out, sizeof(To), a.count);
+    const std::size_t in_head = unaligned_elements(a.in, sizeof(From), a.count),
+                      out_head = unaligned_elements(a.out, sizeof(To), a.count);
     const std::size_t head = in_head == out_head ? in_head : a.count;
     const std::size_t blocks = (a.count - head) / kWidth, loose = a.count - blocks * kWidth;
     for (std::size_t i = thread.index(); i < blocks; i += thread.count())

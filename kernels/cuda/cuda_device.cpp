@@ -22,7 +22,8 @@
 namespace tutti::kernels::cuda {
 namespace {
 
-constexpr int kMostBlocksPerProcessor = 8;      // of kThreads: 2048 threads, as many as a processor of the GPU runs at once
+constexpr std::size_t kMostPitch = 0x7fffffff;  // what cudaMemcpy2D takes (cudaDevAttrMaxPitch)
+constexpr int kMostBlocksPerProcessor = 8;  // of kThreads: 2048 threads, as many as a processor of the GPU runs at once
 
 Status status_of(cudaError_t error, const std::string& what) {
   if (error == cudaSuccess) return {};
@@ -32,13 +33,15 @@ Status status_of(cudaError_t error, const std::string& what) {
 
 const TypeTable& table_of(DataType type) {
   using Get = const TypeTable& (*)();
-  constexpr Get tables[] = {i8_table, u8_table, i32_table, u32_table, i64_table, u64_table,
+  constexpr Get tables[] = {i8_table,  u8_table,   i32_table, u32_table, i64_table,    u64_table,
                             f16_table, bf16_table, f32_table, f64_table, f8e4m3_table, f8e5m2_table};
   static_assert(std::size(tables) == kTypes);
   return tables[int(type)]();
 }
 
-Combine combine_of(ReduceOp op) { return op == ReduceOp::prod ? kProd : op == ReduceOp::min ? kMin : op == ReduceOp::max ? kMax : kSum; }
+Combine combine_of(ReduceOp op) {
+  return op == ReduceOp::prod ? kProd : op == ReduceOp::min ? kMin : op == ReduceOp::max ? kMax : kSum;
+}
 
 int blocks_for(std::size_t bytes) {
   int device = 0, processors = 1;
@@ -54,7 +57,8 @@ using StreamWait = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 StreamWait find_stream_wait() {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000, cudaEnableDefault, &result);
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
     cudaGetLastError();
     return nullptr;
@@ -70,7 +74,7 @@ class CudaDevice final : public Device {
   bool owns(const void* memory) override {
     cudaPointerAttributes attributes{};
     if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-      cudaGetLastError();      // it is nobody's failure
+      cudaGetLastError();  // it is nobody's failure
       return false;
     }
     return attributes.type == cudaMemoryTypeDevice;
@@ -85,7 +89,8 @@ class CudaDevice final : public Device {
   Result<std::byte*> allocate_pinned(std::size_t bytes) override {
     give_back();
     void* memory = nullptr;
-    const Status status = status_of(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped), fmt::format("{} bytes of pinned memory", bytes));
+    const Status status = status_of(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+                                    fmt::format("{} bytes of pinned memory", bytes));
     if (!status.ok()) return status;
     std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{});
     return static_cast<std::byte*>(memory);
@@ -106,20 +111,27 @@ class CudaDevice final : public Device {
 
   Result<bool> capturing(StreamHandle stream) override {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    const Status status = status_of(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture), "the stream of the call");
+    const Status status =
+        status_of(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture), "the stream of the call");
     return status.ok() ? Result<bool>(capture != cudaStreamCaptureStatusNone) : status;
   }
   Status record(StreamHandle stream, EventHandle event) override {
-    return status_of(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)), "an event on the stream");
+    return status_of(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
+                     "an event on the stream");
   }
   Status wait(StreamHandle stream, EventHandle event) override {
-    return status_of(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0), "a wait on the stream");
+    return status_of(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
+                     "a wait on the stream");
   }
   Status copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return {};
     const auto s = static_cast<cudaStream_t>(stream);
-    const cudaError_t error = rows.rows == 1 ? cudaMemcpyAsync(to, from, rows.bytes, cudaMemcpyDefault, s)
-                                             : cudaMemcpy2DAsync(to, rows.to_pitch, from, rows.from_pitch, rows.bytes, rows.rows, cudaMemcpyDefault, s);
+    cudaError_t error = cudaSuccess;
+    if (rows.rows > 1 && std::max(rows.to_pitch, rows.from_pitch) <= kMostPitch)
+      error = cudaMemcpy2DAsync(to, rows.to_pitch, from, rows.from_pitch, rows.bytes, rows.rows, cudaMemcpyDefault, s);
+    else
+      for (std::size_t r = 0; r < rows.rows && error == cudaSuccess; ++r)
+        error = cudaMemcpyAsync(to + r * rows.to_pitch, from + r * rows.from_pitch, rows.bytes, cudaMemcpyDefault, s);
     return status_of(error, fmt::format("a copy of {} times {} bytes", rows.rows, rows.bytes));
   }
   Status call(StreamHandle stream, void (*function)(void*), void* argument) override {
@@ -127,7 +139,8 @@ class CudaDevice final : public Device {
   }
   Status await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) override {
     if (!stream_wait_) return status_of(cudaError_t(launch_await(stream, {word, value})), "a kernel that waits");
-    const CUresult result = stream_wait_(static_cast<CUstream>(stream), CUdeviceptr(word), value, CU_STREAM_WAIT_VALUE_GEQ);
+    const CUresult result =
+        stream_wait_(static_cast<CUstream>(stream), CUdeviceptr(word), value, CU_STREAM_WAIT_VALUE_GEQ);
     if (result == CUDA_SUCCESS) return {};
     return Status(Code::internal, fmt::format("a wait of the stream for memory: the CUDA driver says {}", int(result)));
   }
@@ -142,11 +155,14 @@ class CudaDevice final : public Device {
     a.scaled = r.factors != nullptr;
     for (int k = 0; r.factors && k < r.n; ++k) a.factors[k] = rounded_factor(r.type, r.factors[k]);
     const Launch launch = table_of(r.type).reduce[combine_of(r.op)][r.n - 1];
-    return status_of(cudaError_t(launch(blocks_for(r.count * size_of(r.type)), stream, &a)), "the kernel of a reduction");
+    return status_of(cudaError_t(launch(blocks_for(r.count * size_of(r.type)), stream, &a)),
+                     "the kernel of a reduction");
   }
-  Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) override {
+  Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
+              std::size_t count) override {
     const CastArguments a{out, in, count};
-    return status_of(cudaError_t(table_of(from).cast[int(to)](blocks_for(count * size_of(from)), stream, &a)), "the kernel of a cast");
+    return status_of(cudaError_t(table_of(from).cast[int(to)](blocks_for(count * size_of(from)), stream, &a)),
+                     "the kernel of a cast");
   }
 
  private:
@@ -177,8 +193,10 @@ Result<std::shared_ptr<Device>> open_device() {
   if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, current);
   if (error != cudaSuccess) {
     cudaGetLastError();
-    return Status(Code::unsupported, fmt::format("no GPU can be used here: CUDA says {} ({}); is there a driver, and does nvidia-smi list the GPU?",
-                                                 cudaGetErrorString(error), cudaGetErrorName(error)));
+    return Status(
+        Code::unsupported,
+        fmt::format("no GPU can be used here: CUDA says {} ({}); is there a driver, and does nvidia-smi list the GPU?",
+                    cudaGetErrorString(error), cudaGetErrorName(error)));
   }
   // One a GPU, for good: its last user may be a call on a stream, from where CUDA must not be called.
   static std::mutex mutex;
@@ -189,7 +207,8 @@ Result<std::shared_ptr<Device>> open_device() {
   return device;
 }
 
-Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op, int blocks, const SharedArguments& arguments) {
+Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op, int blocks,
+                  const SharedArguments& arguments) {
   TUTTI_CHECK(blocks >= 1 && blocks <= kSharedBlocks && arguments.ranks <= kSharedRanks);
   const TypeTable& table = table_of(type);
   const Launch launch = (two_shot ? table.two_shot : table.one_shot)[combine_of(op)];
@@ -203,9 +222,12 @@ Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op
 namespace tutti::kernels::cuda {
 
 Result<std::shared_ptr<Device>> open_device() {
-  return Status(Code::unsupported, "this build of tutti has no CUDA: build it where nvcc is found (TUTTI_CUDA=ON says why it is not)");
+  return Status(Code::unsupported,
+                "this build of tutti has no CUDA: build it where nvcc is found (TUTTI_CUDA=ON says why it is not)");
 }
-Status all_reduce(StreamHandle, bool, DataType, ReduceOp, int, const SharedArguments&) { return open_device().status(); }
+Status all_reduce(StreamHandle, bool, DataType, ReduceOp, int, const SharedArguments&) {
+  return open_device().status();
+}
 
 }  // namespace tutti::kernels::cuda
 
@@ -213,6 +235,8 @@ Status all_reduce(StreamHandle, bool, DataType, ReduceOp, int, const SharedArgum
 
 namespace tutti::kernels::cuda {
 
-std::uint32_t meetings(bool two_shot) { return two_shot ? TwoShot<DataType::i8, kSum>::kMeetings : OneShot<DataType::i8, kSum>::kMeetings; }
+std::uint32_t meetings(bool two_shot) {
+  return two_shot ? TwoShot<DataType::i8, kSum>::kMeetings : OneShot<DataType::i8, kSum>::kMeetings;
+}
 
 }  // namespace tutti::kernels::cuda

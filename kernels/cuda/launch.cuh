@@ -1,6 +1,6 @@
 #pragma once
-// The one way onto the GPU: a body (kernels/cuda/thread.h) becomes a kernel and is launched by launch(). Included by the .cu
-// files alone.
+// The one way onto the GPU: a body (kernels/cuda/thread.h) becomes a kernel and is launched by launch(). Included by
+// the .cu files alone.
 #include <cuda_runtime.h>
 #include <kernels/cuda/table.h>
 #include <kernels/cuda/thread.h>
@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(kThreads) run(const typename Body::Arguments a
 
 template <class Body>
 int launch(int blocks, void* stream, const void* arguments) {
-  run<Body><<<unsigned(blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(*static_cast<const typename Body::Arguments*>(arguments));
+  run<Body><<<unsigned(blocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      *static_cast<const typename Body::Arguments*>(arguments));
   return int(cudaGetLastError());
 }
 

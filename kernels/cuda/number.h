@@ -1,7 +1,7 @@
 #pragma once
 // One element of each type, as kernels/body.h understands it: how it becomes a value of its accumulation type and comes
-// back, and how two are combined. The results have the bits of the host kernels. On a GPU, f16 and bf16 are converted by the
-// instructions that exist for that; NaN is made ours around them.
+// back, and how two are combined. The results have the bits of the host kernels. On a GPU, f16 and bf16 are converted
+// by the instructions that exist for that; NaN is made ours around them.
 #include <kernels/convert.h>
 #include <kernels/cuda/thread.h>
 #include <kernels/table.h>
@@ -25,11 +25,13 @@ struct IntegerNumber {
   static constexpr bool kFloat = false;
   static TUTTI_ANYWHERE Acc widen(T value) { return value; }
   static TUTTI_ANYWHERE T narrow(Acc value) { return value; }
-  static TUTTI_ANYWHERE Acc add(Acc a, Acc b) { return Acc(Unsigned(a) + Unsigned(b)); }      // wraps
+  static TUTTI_ANYWHERE Acc add(Acc a, Acc b) { return Acc(Unsigned(a) + Unsigned(b)); }  // wraps
   static TUTTI_ANYWHERE Acc multiply(Acc a, Acc b) { return Acc(Unsigned(a) * Unsigned(b)); }
   static TUTTI_ANYWHERE Acc divide(Acc a, std::uint32_t by) {
-    if constexpr (Element(-1) > Element(0)) return Acc(std::uint64_t(a) / by);
-    else return Acc(std::int64_t(a) / std::int64_t(by));
+    if constexpr (Element(-1) > Element(0))
+      return Acc(std::uint64_t(a) / by);
+    else
+      return Acc(std::int64_t(a) / std::int64_t(by));
   }
 };
 
@@ -98,18 +100,54 @@ struct Eight43Number : NarrowNumber<F8e4m3> {
 
 template <DataType kType>
 struct NumberOf;
-template <> struct NumberOf<DataType::i8> { using type = IntegerNumber<std::int8_t, std::uint32_t>; };
-template <> struct NumberOf<DataType::u8> { using type = IntegerNumber<std::uint8_t, std::uint32_t>; };
-template <> struct NumberOf<DataType::i32> { using type = IntegerNumber<std::int32_t, std::uint32_t>; };
-template <> struct NumberOf<DataType::u32> { using type = IntegerNumber<std::uint32_t, std::uint32_t>; };
-template <> struct NumberOf<DataType::i64> { using type = IntegerNumber<std::int64_t, std::uint64_t>; };
-template <> struct NumberOf<DataType::u64> { using type = IntegerNumber<std::uint64_t, std::uint64_t>; };
-template <> struct NumberOf<DataType::f16> { using type = HalfNumber; };
-template <> struct NumberOf<DataType::bf16> { using type = BrainNumber; };
-template <> struct NumberOf<DataType::f32> { using type = WideNumber<float, std::uint32_t, kNanF32>; };
-template <> struct NumberOf<DataType::f64> { using type = WideNumber<double, std::uint64_t, kNanF64>; };
-template <> struct NumberOf<DataType::f8e4m3> { using type = Eight43Number; };
-template <> struct NumberOf<DataType::f8e5m2> { using type = Eight52Number; };
+template <>
+struct NumberOf<DataType::i8> {
+  using type = IntegerNumber<std::int8_t, std::uint32_t>;
+};
+template <>
+struct NumberOf<DataType::u8> {
+  using type = IntegerNumber<std::uint8_t, std::uint32_t>;
+};
+template <>
+struct NumberOf<DataType::i32> {
+  using type = IntegerNumber<std::int32_t, std::uint32_t>;
+};
+template <>
+struct NumberOf<DataType::u32> {
+  using type = IntegerNumber<std::uint32_t, std::uint32_t>;
+};
+template <>
+struct NumberOf<DataType::i64> {
+  using type = IntegerNumber<std::int64_t, std::uint64_t>;
+};
+template <>
+struct NumberOf<DataType::u64> {
+  using type = IntegerNumber<std::uint64_t, std::uint64_t>;
+};
+template <>
+struct NumberOf<DataType::f16> {
+  using type = HalfNumber;
+};
+template <>
+struct NumberOf<DataType::bf16> {
+  using type = BrainNumber;
+};
+template <>
+struct NumberOf<DataType::f32> {
+  using type = WideNumber<float, std::uint32_t, kNanF32>;
+};
+template <>
+struct NumberOf<DataType::f64> {
+  using type = WideNumber<double, std::uint64_t, kNanF64>;
+};
+template <>
+struct NumberOf<DataType::f8e4m3> {
+  using type = Eight43Number;
+};
+template <>
+struct NumberOf<DataType::f8e5m2> {
+  using type = Eight52Number;
+};
 template <DataType kType>
 using Number = typename NumberOf<kType>::type;
 
@@ -117,9 +155,12 @@ template <class N, Combine kOp>
 TUTTI_ANYWHERE typename N::Acc combine(typename N::Acc a, typename N::Acc b) {
   using Acc = typename N::Acc;
   if constexpr (!N::kFloat) {
-    if constexpr (kOp == kSum) return N::add(a, b);
-    else if constexpr (kOp == kProd) return N::multiply(a, b);
-    else return (kOp == kMin ? a < b : b < a) ? a : b;
+    if constexpr (kOp == kSum)
+      return N::add(a, b);
+    else if constexpr (kOp == kProd)
+      return N::multiply(a, b);
+    else
+      return (kOp == kMin ? a < b : b < a) ? a : b;
   } else if constexpr (kOp == kSum) {
     return a + b;
   } else if constexpr (kOp == kProd) {
@@ -127,25 +168,29 @@ TUTTI_ANYWHERE typename N::Acc combine(typename N::Acc a, typename N::Acc b) {
   } else {
     using Bits = typename N::Bits;
     if (a != a) return a;
-    if (a == b) {   // the same bits but for zeros: a minus wins min, a plus wins max
+    if (a == b) {  // the same bits but for zeros: a minus wins min, a plus wins max
       const Bits x = bits_as<Bits>(a), y = bits_as<Bits>(b);
       return bits_as<Acc>(Bits(kOp == kMin ? x | y : x & y));
     }
-    return (kOp == kMin ? a < b : b < a) ? a : b;   // b when b is NaN
+    return (kOp == kMin ? a < b : b < a) ? a : b;  // b when b is NaN
   }
 }
 
 template <class N>
 TUTTI_ANYWHERE typename N::Acc divided(typename N::Acc value, std::uint32_t by) {
-  if constexpr (N::kFloat) return value / typename N::Acc(by);
-  else return N::divide(value, by);
+  if constexpr (N::kFloat)
+    return value / typename N::Acc(by);
+  else
+    return N::divide(value, by);
 }
 
 // As scale() gives it: rounded to the type.
 template <class N>
 TUTTI_ANYWHERE typename N::Acc scaled(typename N::Acc value, typename N::Acc by) {
-  if constexpr (N::kFloat) return N::widen(N::narrow(value * by));
-  else return N::multiply(value, by);
+  if constexpr (N::kFloat)
+    return N::widen(N::narrow(value * by));
+  else
+    return N::multiply(value, by);
 }
 
 }  // namespace tutti::kernels::cuda

@@ -1,9 +1,10 @@
 #pragma once
 // The reduction of one to eight inputs in one pass: the balanced tree of kernels/kernels.h, an element at a time in the
-// accumulation type, with premul_sum's factors and avg's division folded in. Bit for bit what scale() and reduce() give.
+// accumulation type, with premul_sum's factors and avg's division folded in. Bit for bit what scale() and reduce()
+// give.
 //
-// Where all buffers lie alike within 16 bytes, all but the ends moves in packs of 16; elsewhere element by element. No thread
-// writes what another one reads, so `out` may be an input.
+// Where all buffers lie alike within 16 bytes, all but the ends moves in packs of 16; elsewhere element by element. No
+// thread writes what another one reads, so `out` may be an input.
 #include <kernels/cuda/number.h>
 
 namespace tutti::kernels::cuda {
@@ -11,17 +12,17 @@ namespace tutti::kernels::cuda {
 inline constexpr int kPassInputs = 8;
 
 struct ReduceArguments {
-  std::byte* out = nullptr;                      // may equal any input exactly
+  std::byte* out = nullptr;  // may equal any input exactly
   const std::byte* inputs[kPassInputs] = {};
   std::size_t count = 0;
   std::uint32_t divide_by = 1;
-  std::uint32_t scaled = 0;                      // whether `factors` count
-  int n = 0;                                     // inputs
-  std::uint64_t factors[kPassInputs] = {};       // in the first bytes of each: a value of the accumulation type
+  std::uint32_t scaled = 0;                 // whether `factors` count
+  int n = 0;                                // inputs
+  std::uint64_t factors[kPassInputs] = {};  // in the first bytes of each: a value of the accumulation type
 };
 
-// Of `width` (a power of two) values from `values` on, of which `n` are there. Without the absent ones a perfect tree is the
-// balanced tree over those that are there.
+// Of `width` (a power of two) values from `values` on, of which `n` are there. Without the absent ones a perfect tree
+// is the balanced tree over those that are there.
 template <class N, Combine kOp, int width>
 TUTTI_ANYWHERE typename N::Acc tree(const typename N::Acc* values, int n) {
   if constexpr (width == 1) {
@@ -35,9 +36,12 @@ TUTTI_ANYWHERE typename N::Acc tree(const typename N::Acc* values, int n) {
 
 template <class Acc>
 TUTTI_ANYWHERE Acc factor_of(std::uint64_t word) {
-  if constexpr (sizeof(Acc) == 8) return bits_as<Acc>(word);
-  else if constexpr (sizeof(Acc) == 4) return bits_as<Acc>(std::uint32_t(word));
-  else return Acc(word);
+  if constexpr (sizeof(Acc) == 8)
+    return bits_as<Acc>(word);
+  else if constexpr (sizeof(Acc) == 4)
+    return bits_as<Acc>(std::uint32_t(word));
+  else
+    return Acc(word);
 }
 
 // kInputs: known when compiled, up to kKnownInputs, or 0: ReduceArguments::n.
@@ -51,8 +55,10 @@ struct Reduce {
   static constexpr int kMost = kInputs == 0 ? kPassInputs : kInputs;
   static constexpr int kTree = kMost <= 1 ? 1 : kMost <= 2 ? 2 : kMost <= 4 ? 4 : 8;
   static constexpr int kWidth = 16 / sizeof(T);
-  static constexpr int kDepth = kMost <= 2 ? 2 : 1;     // packs of each input that a thread has under way
-  struct Elements { T at[kWidth]; };
+  static constexpr int kDepth = kMost <= 2 ? 2 : 1;  // packs of each input that a thread has under way
+  struct Elements {
+    T at[kWidth];
+  };
 
   static TUTTI_ANYWHERE int inputs(const Arguments& a) { return kInputs == 0 ? a.n : kInputs; }
 
@@ -127,12 +133,16 @@ struct Reduce {
     for (std::size_t i = thread; i < loose; i += threads) single(a, i < before ? i : i + packs * kWidth);
   }
   // The same, for those that are a small part of another kernel.
-  static TUTTI_ANYWHERE_ONCE void run_apart(const Arguments& a, std::size_t thread, std::size_t threads) { run(a, thread, threads); }
+  static TUTTI_ANYWHERE_ONCE void run_apart(const Arguments& a, std::size_t thread, std::size_t threads) {
+    run(a, thread, threads);
+  }
 
   template <class Thread>
   TUTTI_ANYWHERE void operator()(const Arguments& a, Thread& thread) const {
-    if constexpr (kInputs == 0) run_apart(a, thread.index(), thread.count());
-    else run(a, thread.index(), thread.count());
+    if constexpr (kInputs == 0)
+      run_apart(a, thread.index(), thread.count());
+    else
+      run(a, thread.index(), thread.count());
   }
 };
 

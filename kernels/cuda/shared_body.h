@@ -1,33 +1,33 @@
 #pragma once
-// all_reduce inside one kernel, for small sizes and ranks whose memory all can reach (peer-mapped): one-shot (everybody reads
-// everything) and two-shot (everybody reduces a share, then everybody reads the shares). Both give the bits of one reduction
-// over all ranks' inputs in rank order.
+// all_reduce inside one kernel, for small sizes and ranks whose memory all can reach (peer-mapped): one-shot (everybody
+// reads everything) and two-shot (everybody reduces a share, then everybody reads the shares). Both give the bits of
+// one reduction over all ranks' inputs in rank order.
 //
-// Each rank has an exchange buffer of two halves, used in turn, and flags; both are mapped by all. One block deals with its own part of
-// the vector throughout and meets the same block of the other ranks, so no grid-wide barrier is needed. Halves in turn make
-// the barrier at the end unnecessary: who comes to the next call has finished reading this one.
+// Each rank has an exchange buffer of two halves, used in turn, and flags; both are mapped by all. One block deals with
+// its own part of the vector throughout and meets the same block of the other ranks, so no grid-wide barrier is needed.
+// Halves in turn make the barrier at the end unnecessary: who comes to the next call has finished reading this one.
 //
-// A peer that never comes: whoever waits for it polls `abort`, which the host sets; then the kernel ends with *outcome = 1
-// and the output is unspecified. After that flags and halves are void: the communicator makes new ones.
+// A peer that never comes: whoever waits for it polls `abort`, which the host sets; then the kernel ends with *outcome
+// = 1 and the output is unspecified. After that flags and halves are void: the communicator makes new ones.
 #include <kernels/cuda/reduce_body.h>
 
 namespace tutti::kernels::cuda {
 
 inline constexpr int kSharedRanks = kPassInputs, kSharedBlocks = 32;
-inline constexpr std::size_t kFlagWords = std::size_t(kSharedBlocks) * kSharedRanks;     // of each rank
+inline constexpr std::size_t kFlagWords = std::size_t(kSharedBlocks) * kSharedRanks;  // of each rank
 
 struct SharedArguments {
   const std::byte* input = nullptr;
-  std::byte* output = nullptr;                     // may be input
+  std::byte* output = nullptr;  // may be input
   std::size_t count = 0;
   int rank = 0, ranks = 1;
-  std::byte* exchange[kSharedRanks] = {};          // this call's half of each rank's buffer; at a multiple of 16
-  std::uint32_t* flags[kSharedRanks] = {};         // of each rank, kFlagWords, zero before the first call
-  std::uint32_t meeting = 1;                       // number of this call's first meeting; it has kMeetings
-  const std::uint32_t* abort = nullptr;            // pinned memory of the host
-  std::uint32_t* outcome = nullptr;                // likewise; 0 before
+  std::byte* exchange[kSharedRanks] = {};   // this call's half of each rank's buffer; at a multiple of 16
+  std::uint32_t* flags[kSharedRanks] = {};  // of each rank, kFlagWords, zero before the first call
+  std::uint32_t meeting = 1;                // number of this call's first meeting; it has kMeetings
+  const std::uint32_t* abort = nullptr;     // pinned memory of the host
+  std::uint32_t* outcome = nullptr;         // likewise; 0 before
   std::uint32_t divide_by = 1, scaled = 0;
-  std::uint64_t factor = 0;                        // of this rank, as in ReduceArguments
+  std::uint64_t factor = 0;  // of this rank, as in ReduceArguments
 };
 
 struct Part {
@@ -65,7 +65,8 @@ struct SharedSteps {
 
   // out = in, scaled where premul_sum wants it.
   template <class Thread>
-  static TUTTI_ANYWHERE void copy(const SharedArguments& a, std::byte* out, const std::byte* in, Part part, bool scaled, Thread& thread) {
+  static TUTTI_ANYWHERE void copy(const SharedArguments& a, std::byte* out, const std::byte* in, Part part, bool scaled,
+                                  Thread& thread) {
     ReduceArguments one;
     one.out = out + bytes(part.begin);
     one.inputs[0] = in + bytes(part.begin);
@@ -119,7 +120,7 @@ struct TwoShot {
     };
     for (int r = 0; r < a.ranks; ++r) Steps::copy(a, a.exchange[a.rank], a.input, part(r), a.scaled, thread);
     if (!meet(a, a.meeting, thread)) return;
-    Steps::template reduce<kOp>(a, a.exchange[a.rank], part(a.rank), thread);     // nobody else reads that share there yet
+    Steps::template reduce<kOp>(a, a.exchange[a.rank], part(a.rank), thread);  // nobody else reads that share there yet
     if (!meet(a, a.meeting + 1, thread)) return;
     for (int r = 0; r < a.ranks; ++r) Steps::copy(a, a.output, a.exchange[r], part(r), false, thread);
   }

@@ -5,15 +5,15 @@
 
 namespace tutti::kernels::cuda {
 
-inline constexpr int kThreads = 256;     // of each block
+inline constexpr int kThreads = 256;  // of each block
 
 // `arguments`: the body's. 0, or the cudaError_t with which the launch was refused.
 using Launch = int (*)(int blocks, void* stream, const void* arguments);
 
 struct TypeTable {
-  Launch reduce[kCombineCount][8];     // by inputs - 1; from five on the same
+  Launch reduce[kCombineCount][8];  // by inputs - 1; from five on the same
   Launch one_shot[kCombineCount], two_shot[kCombineCount];
-  Launch cast[kTypes];                 // to that type; to itself: a copy
+  Launch cast[kTypes];  // to that type; to itself: a copy
 };
 
 const TypeTable& i8_table();

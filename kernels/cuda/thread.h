@@ -1,8 +1,8 @@
 #pragma once
 // What a kernel's body may use of the machine that it runs on. A body is a functor, called once a thread:
 //   template <class Thread> TUTTI_ANYWHERE void operator()(const Arguments& arguments, Thread& thread) const;
-// On a GPU, Thread is CudaThread (kernels/cuda/launch.cuh); in tests it is one of an emulated grid, so the same source runs
-// without a GPU. A Thread has
+// On a GPU, Thread is CudaThread (kernels/cuda/launch.cuh); in tests it is one of an emulated grid, so the same source
+// runs without a GPU. A Thread has
 //   index(), count()          this thread of the whole grid, and how many there are
 //   block(), in_block(), block_size()
 //   sync()                    all threads of the block meet
@@ -14,7 +14,8 @@
 
 #if defined(__CUDACC__)
 #define TUTTI_ANYWHERE __host__ __device__ __forceinline__
-#define TUTTI_ANYWHERE_ONCE __host__ __device__ __noinline__      // one copy of a large function: the compiler takes minutes
+#define TUTTI_ANYWHERE_ONCE \
+  __host__ __device__ __noinline__  // one copy of a large function: the compiler takes minutes
 #define TUTTI_UNROLL _Pragma("unroll")
 #else
 #define TUTTI_ANYWHERE __attribute__((always_inline)) inline
@@ -39,7 +40,7 @@ TUTTI_ANYWHERE Pack load_pack(const std::byte* from) {
                : "l"(__cvta_generic_to_global(from)));
   return pack;
 #else
-  return *reinterpret_cast<const Pack*>(from);   // misaligned: found by the sanitizer
+  return *reinterpret_cast<const Pack*>(from);  // misaligned: found by the sanitizer
 #endif
 }
 
@@ -53,7 +54,8 @@ TUTTI_ANYWHERE void store_pack(std::byte* to, const Pack& pack) {
 #endif
 }
 
-// Elements before the first that lies on a boundary of 16 bytes; `count` when none does (an address that is odd for its type).
+// Elements before the first that lies on a boundary of 16 bytes; `count` when none does (an address that is odd for its
+// type).
 TUTTI_ANYWHERE std::size_t unaligned_elements(const std::byte* at, std::size_t element, std::size_t count) {
   const std::size_t before = (16 - std::uintptr_t(at) % 16) % 16;
   if (before % element != 0) return count;

@@ -1,8 +1,8 @@
-// All kernels of one element type. Compiled once a type, by files that CMake writes: #define TUTTI_TYPE, and this. One file
-// for all types would compile for minutes on one core.
+// All kernels of one element type. Compiled once a type, by files that CMake writes: #define TUTTI_TYPE, and this. One
+// file for all types would compile for minutes on one core.
 #include <kernels/cuda/cast_body.h>
-#include <kernels/cuda/launch.cuh>
 #include <kernels/cuda/shared_body.h>
+#include <kernels/cuda/launch.cuh>
 
 namespace tutti::kernels::cuda {
 namespace {

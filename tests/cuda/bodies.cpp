@@ -19,10 +19,16 @@ struct Table {
 template <DataType kType, Combine kOp, int... kInputs>
 void fill_op(Table& table, std::integer_sequence<int, kInputs...>) {
   ((table.reduce[int(kType)][kOp][kInputs] =
-        [](const Grid& grid, const ReduceArguments& a) { emulate<Reduce<kType, kOp, (kInputs < kKnownInputs ? kInputs + 1 : 0)>>(grid, a); }),
+        [](const Grid& grid, const ReduceArguments& a) {
+          emulate<Reduce<kType, kOp, (kInputs < kKnownInputs ? kInputs + 1 : 0)>>(grid, a);
+        }),
    ...);
-  table.shared[0][int(kType)][kOp] = [](Emulator& e, const Grid& grid, const SharedArguments& a) { e.launch<OneShot<kType, kOp>>(grid, a); };
-  table.shared[1][int(kType)][kOp] = [](Emulator& e, const Grid& grid, const SharedArguments& a) { e.launch<TwoShot<kType, kOp>>(grid, a); };
+  table.shared[0][int(kType)][kOp] = [](Emulator& e, const Grid& grid, const SharedArguments& a) {
+    e.launch<OneShot<kType, kOp>>(grid, a);
+  };
+  table.shared[1][int(kType)][kOp] = [](Emulator& e, const Grid& grid, const SharedArguments& a) {
+    e.launch<TwoShot<kType, kOp>>(grid, a);
+  };
 }
 
 template <DataType kType, int... kTo>
@@ -32,7 +38,9 @@ void fill_type(Table& table, std::integer_sequence<int, kTo...>) {
   fill_op<kType, kProd>(table, inputs);
   fill_op<kType, kMin>(table, inputs);
   fill_op<kType, kMax>(table, inputs);
-  ((table.cast[int(kType)][kTo] = [](const Grid& grid, const CastArguments& a) { emulate<Cast<kType, DataType(kTo)>>(grid, a); }), ...);
+  ((table.cast[int(kType)][kTo] = [](const Grid& grid,
+                                     const CastArguments& a) { emulate<Cast<kType, DataType(kTo)>>(grid, a); }),
+   ...);
 }
 
 template <int... kType>
@@ -52,12 +60,19 @@ const Table& table() {
 void reduce(DataType type, Combine op, const Grid& grid, const ReduceArguments& arguments) {
   table().reduce[int(type)][op][arguments.n - 1](grid, arguments);
 }
-void cast(DataType from, DataType to, const Grid& grid, const CastArguments& arguments) { table().cast[int(from)][int(to)](grid, arguments); }
-void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op, const Grid& grid, const SharedArguments& arguments) {
+void cast(DataType from, DataType to, const Grid& grid, const CastArguments& arguments) {
+  table().cast[int(from)][int(to)](grid, arguments);
+}
+void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op, const Grid& grid,
+                    const SharedArguments& arguments) {
   table().shared[two_shot][int(type)][op](emulator, grid, arguments);
 }
-std::uint32_t meetings(bool two_shot) { return two_shot ? TwoShot<DataType::i8, kSum>::kMeetings : OneShot<DataType::i8, kSum>::kMeetings; }
+std::uint32_t meetings(bool two_shot) {
+  return two_shot ? TwoShot<DataType::i8, kSum>::kMeetings : OneShot<DataType::i8, kSum>::kMeetings;
+}
 
-Combine combine_of(ReduceOp op) { return op == ReduceOp::prod ? kProd : op == ReduceOp::min ? kMin : op == ReduceOp::max ? kMax : kSum; }
+Combine combine_of(ReduceOp op) {
+  return op == ReduceOp::prod ? kProd : op == ReduceOp::min ? kMin : op == ReduceOp::max ? kMax : kSum;
+}
 
 }  // namespace tutti::emulation

@@ -18,7 +18,8 @@ using kernels::cuda::SharedArguments;
 void reduce(DataType type, Combine op, const Grid& grid, const ReduceArguments& arguments);
 void cast(DataType from, DataType to, const Grid& grid, const CastArguments& arguments);
 // Adds the kernel of one rank; `arguments` must live until run().
-void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op, const Grid& grid, const SharedArguments& arguments);
+void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op, const Grid& grid,
+                    const SharedArguments& arguments);
 std::uint32_t meetings(bool two_shot);
 Combine combine_of(ReduceOp op);
 

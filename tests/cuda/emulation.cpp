@@ -5,8 +5,8 @@
 namespace tutti::emulation {
 namespace {
 constexpr std::size_t kStackBytes = 64 << 10;
-constexpr std::uint64_t kMostTurns = 50'000'000;     // nobody gets there who is not stuck
-}
+constexpr std::uint64_t kMostTurns = 50'000'000;  // nobody gets there who is not stuck
+}  // namespace
 
 bool Thread::any(bool flag) {
   if (emulator_->ignores_sync) return flag;
@@ -22,12 +22,12 @@ bool Thread::any(bool flag) {
   } else {
     emulator_->give_way([&block, round] { return block.round != round; });
   }
-  return block.result;      // nobody ends the next round before all have left this one
+  return block.result;  // nobody ends the next round before all have left this one
 }
 
 std::uint32_t Thread::acquire(const std::uint32_t* word) {
   emulator_->give_way();
-  if (emulator_->ignores_acquire) return *word | 0x10000;    // whatever is waited for is there
+  if (emulator_->ignores_acquire) return *word | 0x10000;  // whatever is waited for is there
   return *word;
 }
 
@@ -71,7 +71,8 @@ void Emulator::add(const Grid& grid, std::function<void(Thread&)> body) {
       fiber.context.uc_stack.ss_size = kStackBytes;
       fiber.context.uc_link = nullptr;
       const auto self = std::uintptr_t(this);
-      makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Emulator::enter), 2, unsigned(self >> 32), unsigned(self));
+      makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Emulator::enter), 2, unsigned(self >> 32),
+                  unsigned(self));
     }
   }
   ++grids_;

@@ -1,7 +1,8 @@
 #pragma once
-// A GPU for bodies of kernels/cuda: grids of threads as fibers on one thread of the processor. A fiber gives way where threads
-// of a GPU could see each other (sync, any, acquire, release, pause), and which goes on is drawn from a seed: so orders are as
-// adverse as they come and a failing one can be replayed. Several grids run at once, as kernels of several ranks do.
+// A GPU for bodies of kernels/cuda: grids of threads as fibers on one thread of the processor. A fiber gives way where
+// threads of a GPU could see each other (sync, any, acquire, release, pause), and which goes on is drawn from a seed:
+// so orders are as adverse as they come and a failing one can be replayed. Several grids run at once, as kernels of
+// several ranks do.
 //
 // It has one order of memory: what a fiber writes is seen at once. Missing fences do not show here; missing waits do.
 #include <ucontext.h>
@@ -73,7 +74,7 @@ class Emulator {
     std::unique_ptr<std::byte[]> stack;
     Thread thread;
     std::function<void(Thread&)> body;
-    std::function<bool()> ready;       // null: at any time
+    std::function<bool()> ready;  // null: at any time
     std::size_t grid = 0;
     bool ended = false;
   };

@@ -25,7 +25,8 @@ struct Buffers {
   Bytes output;
   std::byte* out;
 
-  Buffers(DataType of, std::size_t n, std::size_t elements, Fill fill, std::uint64_t seed, std::size_t offset, bool alike)
+  Buffers(DataType of, std::size_t n, std::size_t elements, Fill fill, std::uint64_t seed, std::size_t offset,
+          bool alike)
       : type(of), count(elements), output(elements * size_of(of) + 2 * kMargin + 32, kGuard) {
     std::mt19937_64 random(seed);
     for (std::size_t k = 0; k < n; ++k) {
@@ -76,12 +77,15 @@ class Kernels : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {
     std::vector<const std::byte*> inputs;
     for (std::size_t k = 0; k < b.inputs.size(); ++k) {
       copies.emplace_back(b.count * size_of(type()));
-      if (op() == ReduceOp::premul_sum) kernels::scale(type(), copies[k].data(), b.inputs[k], b.count, factor(k));
-      else std::memcpy(copies[k].data(), b.inputs[k], copies[k].size());
+      if (op() == ReduceOp::premul_sum)
+        kernels::scale(type(), copies[k].data(), b.inputs[k], b.count, factor(k));
+      else
+        std::memcpy(copies[k].data(), b.inputs[k], copies[k].size());
       inputs.push_back(copies[k].data());
     }
     Bytes out(b.count * size_of(type()));
-    kernels::reduce(type(), op(), out.data(), inputs, b.count, {op() == ReduceOp::avg ? std::uint32_t(inputs.size()) : 1});
+    kernels::reduce(type(), op(), out.data(), inputs, b.count,
+                    {op() == ReduceOp::avg ? std::uint32_t(inputs.size()) : 1});
     return Buffers::elements_of(type(), out.data(), b.count);
   }
   std::vector<Bits> by_reference(const Buffers& b) const {
@@ -89,7 +93,8 @@ class Kernels : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {
     for (std::size_t i = 0; i < b.count; ++i) {
       std::vector<Bits> column;
       for (const std::byte* input : b.inputs) column.push_back(get(type(), input, i));
-      values.push_back(kernels::reference::reduce(type(), op(), column, op() == ReduceOp::avg ? std::uint32_t(column.size()) : 1));
+      values.push_back(
+          kernels::reference::reduce(type(), op(), column, op() == ReduceOp::avg ? std::uint32_t(column.size()) : 1));
     }
     return values;
   }
@@ -104,7 +109,7 @@ TEST_P(Kernels, GiveTheBitsOfTheHost) {
         reduce(type(), combine_of(op()), grid, arguments(b));
         ASSERT_EQ(b.result(), on_host(b)) << n << " inputs, " << grid.blocks << " blocks of " << grid.threads;
         ASSERT_TRUE(b.guards_intact());
-        if (op() == ReduceOp::premul_sum) continue;      // the reference knows no factors; scale() has its own test
+        if (op() == ReduceOp::premul_sum) continue;  // the reference knows no factors; scale() has its own test
         ASSERT_EQ(b.result(), by_reference(b)) << n << " inputs";
       }
 }
@@ -134,9 +139,11 @@ TEST_P(Kernels, OutputMayBeAnInput) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)), [](const auto& test) {
-  return std::string(name_of(std::get<0>(test.param))) + "_" + std::string(name_of(std::get<1>(test.param)));
-});
+INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)),
+                         [](const auto& test) {
+                           return std::string(name_of(std::get<0>(test.param))) + "_" +
+                                  std::string(name_of(std::get<1>(test.param)));
+                         });
 
 class Casts : public testing::TestWithParam<DataType> {};
 
@@ -150,12 +157,14 @@ TEST_P(Casts, GiveTheBitsOfTheHost) {
         Bytes expected(count * size_of(to));
         kernels::cast(to, expected.data(), GetParam(), from.inputs[0], count);
         cast(GetParam(), to, {2, 32}, {there.out, from.inputs[0], count});
-        ASSERT_EQ(there.result(), Buffers::elements_of(to, expected.data(), count)) << "to " << name_of(to) << " at " << offset;
+        ASSERT_EQ(there.result(), Buffers::elements_of(to, expected.data(), count))
+            << "to " << name_of(to) << " at " << offset;
         ASSERT_TRUE(there.guards_intact());
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Casts, testing::ValuesIn(kTypes), [](const auto& test) { return std::string(name_of(test.param)); });
+INSTANTIATE_TEST_SUITE_P(All, Casts, testing::ValuesIn(kTypes),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
 
 }  // namespace
 }  // namespace tutti::emulation

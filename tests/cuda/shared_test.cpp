@@ -1,6 +1,6 @@
-// One-shot and two-shot all_reduce on an emulated GPU: ranks are grids that run at once in orders drawn from a seed, on one
-// memory as peer-mapped ranks are. Bit for bit the reduction in rank order; call after call on two halves; a peer that never
-// comes, or dies between its meetings; and waits that are left out must show.
+// One-shot and two-shot all_reduce on an emulated GPU: ranks are grids that run at once in orders drawn from a seed, on
+// one memory as peer-mapped ranks are. Bit for bit the reduction in rank order; call after call on two halves; a peer
+// that never comes, or dies between its meetings; and waits that are left out must show.
 #include <gtest/gtest.h>
 #include <tests/cuda/bodies.h>
 #include <tests/kernels/reference.h>
@@ -41,18 +41,22 @@ class Ranks {
     std::vector<SharedArguments> arguments;
     for (std::size_t r = 0; r < ranks_; ++r) arguments.push_back(of_rank(r, plan));
     for (std::size_t r = 0; r < ranks_; ++r)
-      if (int(r) != plan.absent) add_all_reduce(emulator, plan.two_shot, type_, combine_of(op_), plan.grid, arguments[r]);
+      if (int(r) != plan.absent)
+        add_all_reduce(emulator, plan.two_shot, type_, combine_of(op_), plan.grid, arguments[r]);
     emulator.run(plan.abort_after, [this] { abort_ = 1; });
     meeting_ += meetings(plan.two_shot);
     ++calls_;
     bool right = true;
-    for (std::size_t r = 0; r < ranks_; ++r) right = right && elements(plan.in_place ? inputs_[r] : outputs_[r], plan.count) == expected;
+    for (std::size_t r = 0; r < ranks_; ++r)
+      right = right && elements(plan.in_place ? inputs_[r] : outputs_[r], plan.count) == expected;
     return right;
   }
   const std::vector<std::uint32_t>& outcomes() const { return outcomes_; }
 
  private:
-  struct alignas(16) Unit { std::byte bytes[16]; };
+  struct alignas(16) Unit {
+    std::byte bytes[16];
+  };
   static std::byte* bytes(std::vector<Unit>& of) { return reinterpret_cast<std::byte*>(of.data()); }
 
   void draw_inputs(std::size_t count) {
@@ -102,7 +106,7 @@ class Ranks {
   std::size_t ranks_;
   DataType type_;
   ReduceOp op_;
-  std::size_t half_;      // of an exchange buffer, in units
+  std::size_t half_;  // of an exchange buffer, in units
   std::mt19937_64 random_;
   std::vector<std::vector<Unit>> exchange_, inputs_, outputs_;
   std::vector<std::vector<std::uint32_t>> flags_;
@@ -117,12 +121,15 @@ TEST_P(Shared, ReducesInRankOrder) {
   for (const int ranks : {2, 3, 8})
     for (const bool two_shot : {false, true}) {
       Ranks all(ranks, type, op, 200, 11 + std::uint64_t(ranks));
-      EXPECT_TRUE(all.call({.two_shot = two_shot, .count = 200, .grid = {2, 8}})) << ranks << " ranks, two-shot " << two_shot;
+      EXPECT_TRUE(all.call({.two_shot = two_shot, .count = 200, .grid = {2, 8}}))
+          << ranks << " ranks, two-shot " << two_shot;
     }
 }
-INSTANTIATE_TEST_SUITE_P(All, Shared, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)), [](const auto& test) {
-  return std::string(name_of(std::get<0>(test.param))) + "_" + std::string(name_of(std::get<1>(test.param)));
-});
+INSTANTIATE_TEST_SUITE_P(All, Shared, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)),
+                         [](const auto& test) {
+                           return std::string(name_of(std::get<0>(test.param))) + "_" +
+                                  std::string(name_of(std::get<1>(test.param)));
+                         });
 
 TEST(SharedCalls, FollowEachOtherOnTwoHalves) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed)
@@ -130,8 +137,12 @@ TEST(SharedCalls, FollowEachOtherOnTwoHalves) {
       Ranks all(ranks, DataType::f32, ReduceOp::sum, 500, seed);
       std::mt19937_64 random(seed);
       for (int i = 0; i < 6; ++i) {
-        const Ranks::Plan plan{.two_shot = random() % 2 == 0, .in_place = random() % 2 == 0, .count = random() % 501, .grid = {1 + int(random() % 3), 8}};
-        ASSERT_TRUE(all.call(plan)) << "seed " << seed << ", " << ranks << " ranks, call " << i << ", " << plan.count << " elements";
+        const Ranks::Plan plan{.two_shot = random() % 2 == 0,
+                               .in_place = random() % 2 == 0,
+                               .count = random() % 501,
+                               .grid = {1 + int(random() % 3), 8}};
+        ASSERT_TRUE(all.call(plan)) << "seed " << seed << ", " << ranks << " ranks, call " << i << ", " << plan.count
+                                    << " elements";
       }
     }
 }

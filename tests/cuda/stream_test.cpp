@@ -1,6 +1,7 @@
-// Operations on streams, through real communicators over shared memory, on twins of a GPU whose streams finish late and in orders
-// drawn from a seed: every collective against the host's result, order on and between streams and with calls on host memory, no
-// memory taken after the first call, failures let the streams go on, and waits that are left out are found.
+// Operations on streams, through real communicators over shared memory, on twins of a GPU whose streams finish late and
+// in orders drawn from a seed: every collective against the host's result, order on and between streams and with calls
+// on host memory, no memory taken after the first call, failures let the streams go on, and waits that are left out are
+// found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tests/cuda/twin_device.h>
@@ -29,7 +30,9 @@ struct Rank {
   StreamHandle stream;
   int rank, count;
 
-  std::int64_t* make(std::size_t n) { return reinterpret_cast<std::int64_t*>(*gpu->allocate(std::max<std::size_t>(n, 1) * 8)); }
+  std::int64_t* make(std::size_t n) {
+    return reinterpret_cast<std::int64_t*>(*gpu->allocate(std::max<std::size_t>(n, 1) * 8));
+  }
   std::int64_t* make(const Values& values) {
     std::int64_t* const at = make(values.size());
     gpu->write(reinterpret_cast<std::byte*>(at), std::as_bytes(std::span(values)));
@@ -77,8 +80,9 @@ Options options() {
 void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)>& body, bool one_gpu = false) {
   const auto id = Communicator::make_unique_id();
   ASSERT_TRUE(id.ok()) << id.status().to_string();
-  std::vector<std::shared_ptr<TwinDevice>> gpus;      // outlive all that their streams do
-  for (int r = 0; r < count; ++r) gpus.push_back(one_gpu && r > 0 ? gpus[0] : std::make_shared<TwinDevice>(seed * 100 + std::uint64_t(r)));
+  std::vector<std::shared_ptr<TwinDevice>> gpus;  // outlive all that their streams do
+  for (int r = 0; r < count; ++r)
+    gpus.push_back(one_gpu && r > 0 ? gpus[0] : std::make_shared<TwinDevice>(seed * 100 + std::uint64_t(r)));
   std::vector<std::thread> threads;
   for (int r = 0; r < count; ++r)
     threads.emplace_back([&, r] {
@@ -100,7 +104,8 @@ class Streams : public testing::TestWithParam<int> {};
 TEST_P(Streams, AllReduceOfAnySize) {
   ranks(GetParam(), 1, [](Rank& r) {
     std::uint64_t seed = 0;
-    for (const std::size_t n : {std::size_t(0), std::size_t(1), std::size_t(1000), kSliceOfI64, kSliceOfI64 + 1, 6 * kSliceOfI64 + 12345}) {
+    for (const std::size_t n :
+         {std::size_t(0), std::size_t(1), std::size_t(1000), kSliceOfI64, kSliceOfI64 + 1, 6 * kSliceOfI64 + 12345}) {
       ++seed;
       std::int64_t *in = r.make(drawn(r.rank, n, seed)), *out = r.make(n);
       Work work = r.comm.all_reduce({.input = in, .output = out, .count = n, .type = kType, .stream = r.stream});
@@ -115,34 +120,46 @@ TEST_P(Streams, AllReduceOfAnySize) {
 
 TEST_P(Streams, EveryCollective) {
   ranks(GetParam(), 2, [](Rank& r) {
-    const auto p = std::size_t(r.count), me = std::size_t(r.rank), next = std::size_t((r.rank + 1) % r.count), before = std::size_t((r.rank + r.count - 1) % r.count);
+    const auto p = std::size_t(r.count), me = std::size_t(r.rank), next = std::size_t((r.rank + 1) % r.count),
+               before = std::size_t((r.rank + r.count - 1) % r.count);
     for (const std::size_t n : {std::size_t(37), kSliceOfI64 / p * 2 + 5}) {
       const int root = r.count - 1;
       const auto own = [&](std::uint64_t seed, std::size_t count) { return r.make(drawn(r.rank, count, seed)); };
-      std::int64_t *scattered = r.make(n), *gathered = r.make(n * p), *sent = r.make(n * p), *reduced = r.make(n), *first = r.make(n), *all = r.make(n * p),
-                   *piece = r.make(n), *received = r.make(n);
-      (void)r.comm.reduce_scatter({.input = own(1, n * p), .output = scattered, .count = n, .type = kType, .stream = r.stream});
+      std::int64_t *scattered = r.make(n), *gathered = r.make(n * p), *sent = r.make(n * p), *reduced = r.make(n),
+                   *first = r.make(n), *all = r.make(n * p), *piece = r.make(n), *received = r.make(n);
+      (void)r.comm.reduce_scatter(
+          {.input = own(1, n * p), .output = scattered, .count = n, .type = kType, .stream = r.stream});
       (void)r.comm.all_gather({.input = own(2, n), .output = gathered, .count = n, .type = kType, .stream = r.stream});
       (void)r.comm.all_to_all({.input = own(3, n * p), .output = sent, .count = n, .type = kType, .stream = r.stream});
-      (void)r.comm.reduce({.input = own(4, n), .output = reduced, .count = n, .type = kType, .root = root, .stream = r.stream});
-      (void)r.comm.broadcast({.input = own(5, n), .output = first, .count = n, .type = kType, .root = root, .stream = r.stream});
-      (void)r.comm.gather({.input = own(6, n), .output = all, .count = n, .type = kType, .root = root, .stream = r.stream});
-      (void)r.comm.scatter({.input = own(7, n * p), .output = piece, .count = n, .type = kType, .root = root, .stream = r.stream});
-      if (p > 1) {       // around the ring, begun by rank 0
+      (void)r.comm.reduce(
+          {.input = own(4, n), .output = reduced, .count = n, .type = kType, .root = root, .stream = r.stream});
+      (void)r.comm.broadcast(
+          {.input = own(5, n), .output = first, .count = n, .type = kType, .root = root, .stream = r.stream});
+      (void)r.comm.gather(
+          {.input = own(6, n), .output = all, .count = n, .type = kType, .root = root, .stream = r.stream});
+      (void)r.comm.scatter(
+          {.input = own(7, n * p), .output = piece, .count = n, .type = kType, .root = root, .stream = r.stream});
+      if (p > 1) {  // around the ring, begun by rank 0
         const std::int64_t* const mine = own(8, n);
-        if (r.rank == 0) (void)r.comm.send({.input = mine, .count = n, .type = kType, .peer = int(next), .stream = r.stream});
+        if (r.rank == 0)
+          (void)r.comm.send({.input = mine, .count = n, .type = kType, .peer = int(next), .stream = r.stream});
         (void)r.comm.recv({.output = received, .count = n, .type = kType, .peer = int(before), .stream = r.stream});
-        if (r.rank != 0) (void)r.comm.send({.input = mine, .count = n, .type = kType, .peer = int(next), .stream = r.stream});
+        if (r.rank != 0)
+          (void)r.comm.send({.input = mine, .count = n, .type = kType, .peer = int(next), .stream = r.stream});
         EXPECT_EQ(r.result(received, n), drawn(int(before), n, 8));
       }
       EXPECT_EQ(r.result(scattered, n), part(sum_of(r.count, n * p, 1), me, n));
       EXPECT_EQ(r.read(first, n), drawn(root, n, 5));
       EXPECT_EQ(r.read(piece, n), part(drawn(root, n * p, 7), me, n));
-      if (r.rank == root) EXPECT_EQ(r.read(reduced, n), sum_of(r.count, n, 4));
+      if (r.rank == root) {
+        EXPECT_EQ(r.read(reduced, n), sum_of(r.count, n, 4));
+      }
       for (std::size_t from = 0; from < p; ++from) {
         EXPECT_EQ(part(r.read(gathered, n * p), from, n), drawn(int(from), n, 2));
         EXPECT_EQ(part(r.read(sent, n * p), from, n), part(drawn(int(from), n * p, 3), me, n));
-        if (r.rank == root) EXPECT_EQ(part(r.read(all, n * p), from, n), drawn(int(from), n, 6));
+        if (r.rank == root) {
+          EXPECT_EQ(part(r.read(all, n * p), from, n), drawn(int(from), n, 6));
+        }
       }
     }
   });
@@ -161,27 +178,32 @@ TEST(Stream, FloatsPremulAndAverage) {
     for (const ReduceOp op : {ReduceOp::avg, ReduceOp::premul_sum}) {
       auto* at = *r.gpu->allocate(bytes.size());
       r.gpu->write(at, bytes);
-      Work work = r.comm.all_reduce({.input = at, .output = at, .count = n, .op = op, .factor = 0.5 + r.rank, .stream = r.stream});
+      Work work = r.comm.all_reduce(
+          {.input = at, .output = at, .count = n, .op = op, .factor = 0.5 + r.rank, .stream = r.stream});
       ASSERT_TRUE(work.wait().ok()) << work.status().to_string();
       std::vector<float> got(n);
       std::memcpy(got.data(), r.gpu->read(at, bytes.size()).data(), bytes.size());
       for (std::size_t i = 0; i < n; ++i) {
         double exact = 0;
-        for (int k = 0; k < 3; ++k) exact += double(inputs[std::size_t(k)][i]) * (op == ReduceOp::avg ? 1.0 / 3 : 0.5 + k);
+        for (int k = 0; k < 3; ++k)
+          exact += double(inputs[std::size_t(k)][i]) * (op == ReduceOp::avg ? 1.0 / 3 : 0.5 + k);
         ASSERT_NEAR(got[i], exact, 1e-5) << i;
       }
     }
   });
 }
 
-// Each call takes what the one before gave, through a kernel on the stream; the input comes from another stream, by an event.
+// Each call takes what the one before gave, through a kernel on the stream; the input comes from another stream, by an
+// event.
 bool chain_is_right(Rank& r, std::uint64_t seed, std::size_t n) {
   const StreamHandle other = r.gpu->make_stream();
   const EventHandle ready = *r.gpu->make_event();
   Values source = drawn(r.rank, n, seed);
   std::int64_t *a = r.make(n), *b = r.make(n);
   const Rows rows{n * 8};
-  EXPECT_TRUE(r.gpu->copy(other, reinterpret_cast<std::byte*>(a), reinterpret_cast<const std::byte*>(source.data()), rows).ok());
+  EXPECT_TRUE(
+      r.gpu->copy(other, reinterpret_cast<std::byte*>(a), reinterpret_cast<const std::byte*>(source.data()), rows)
+          .ok());
   EXPECT_TRUE(r.gpu->record(other, ready).ok());
   EXPECT_TRUE(r.gpu->wait(r.stream, ready).ok());
   DeviceReduction twice;
@@ -203,7 +225,10 @@ bool chain_is_right(Rank& r, std::uint64_t seed, std::size_t n) {
 
 TEST(Stream, KeepsItsOrder) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed)
-    ranks(3, seed, [&](Rank& r) { EXPECT_TRUE(chain_is_right(r, seed, seed % 2 ? 500 : 2 * kSliceOfI64 + 3)) << "seed " << seed; }, seed == 4);
+    ranks(
+        3, seed,
+        [&](Rank& r) { EXPECT_TRUE(chain_is_right(r, seed, seed % 2 ? 500 : 2 * kSliceOfI64 + 3)) << "seed " << seed; },
+        seed == 4);
 }
 
 TEST(Stream, PlantedMissingWaitForTheHostIsFound) {
@@ -212,7 +237,7 @@ TEST(Stream, PlantedMissingWaitForTheHostIsFound) {
     ranks(2, seed, [&](Rank& r) {
       r.gpu->drops_awaits = true;
       wrong += !chain_is_right(r, seed, 500);
-      r.comm.barrier().wait();
+      EXPECT_TRUE(r.comm.barrier().wait().ok());
     });
   EXPECT_GT(wrong, 0);
 }
@@ -232,7 +257,18 @@ bool turns_are_right(Rank& r, std::uint64_t seed, std::size_t n) {
 
 TEST(Stream, CallsOnTwoStreamsKeepTheirOrder) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed)
-    ranks(2, seed, [&](Rank& r) { EXPECT_TRUE(turns_are_right(r, seed, seed % 2 ? 300 : kSliceOfI64 + 3)) << "seed " << seed; });
+    ranks(2, seed,
+          [&](Rank& r) { EXPECT_TRUE(turns_are_right(r, seed, seed % 2 ? 300 : kSliceOfI64 + 3)) << "seed " << seed; });
+}
+
+TEST(Stream, PlantedMissingOrderBetweenStreamsIsFound) {
+  std::atomic<int> wrong{0};
+  for (std::uint64_t seed = 1; seed <= 5; ++seed)
+    ranks(2, seed, [&](Rank& r) {
+      r.gpu->drops_waits = true;
+      wrong += !turns_are_right(r, seed, 300);
+    });
+  EXPECT_GT(wrong, 0);
 }
 
 TEST(Stream, ReturnsAtOnceAndHostCallsOvertakeIt) {
@@ -242,11 +278,12 @@ TEST(Stream, ReturnsAtOnceAndHostCallsOvertakeIt) {
     std::int64_t* const at = r.make(drawn(r.rank, n, 1));
     Work on_stream = r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream});
     Values host = drawn(r.rank, 100, 2);
-    EXPECT_TRUE(r.comm.all_reduce({.input = host.data(), .output = host.data(), .count = 100, .type = kType}).wait().ok());
+    EXPECT_TRUE(
+        r.comm.all_reduce({.input = host.data(), .output = host.data(), .count = 100, .type = kType}).wait().ok());
     EXPECT_EQ(host, sum_of(r.count, 100, 2));
     EXPECT_FALSE(on_stream.test());
     EXPECT_TRUE(r.comm.barrier().wait().ok());
-    if (r.rank == 1) {      // one stream comes late: the other rank's peers send to it meanwhile
+    if (r.rank == 1) {  // one stream comes late: the other rank's peers send to it meanwhile
       host = drawn(r.rank, 100, 3);
       EXPECT_TRUE(r.comm.send({.input = host.data(), .count = 100, .type = kType, .peer = 0}).wait().ok());
     } else {
@@ -265,7 +302,11 @@ TEST(Stream, TakesNoMemoryAfterTheFirstCall) {
     std::int64_t* const at = r.make(drawn(r.rank, 5000, 1));
     const StreamHandle other = r.gpu->make_stream();
     const auto call = [&](StreamHandle stream, std::size_t n) {
-      EXPECT_TRUE(r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .op = ReduceOp::max, .stream = stream}).wait().ok());
+      EXPECT_TRUE(
+          r.comm
+              .all_reduce({.input = at, .output = at, .count = n, .type = kType, .op = ReduceOp::max, .stream = stream})
+              .wait()
+              .ok());
     };
     call(r.stream, 10);
     const std::size_t before = r.gpu->allocations(), pinned = r.gpu->pinned_bytes();
@@ -287,22 +328,27 @@ TEST(Stream, RefusesWhatItCannotDo) {
     r.comm.begin_group();
     EXPECT_THAT(r.comm.all_reduce(call).status().text(), HasSubstr("grouped"));
     EXPECT_EQ(r.comm.end_group().wait().code(), Code::unsupported);
-    EXPECT_EQ(r.comm.all_reduce({.count = 10, .type = kType, .stream = r.stream}).status().code(), Code::invalid_argument);
-    EXPECT_EQ(r.comm.send({.input = at, .count = 1, .type = kType, .peer = 0, .stream = r.stream}).status().code(), Code::unsupported);
+    EXPECT_EQ(r.comm.all_reduce({.count = 10, .type = kType, .stream = r.stream}).status().code(),
+              Code::invalid_argument);
+    EXPECT_EQ(r.comm.send({.input = at, .count = 1, .type = kType, .peer = 0, .stream = r.stream}).status().code(),
+              Code::unsupported);
     EXPECT_TRUE(r.comm.all_reduce(call).wait().ok());
   });
 }
 
 TEST(Stream, GoesOnWhenTheOperationFails) {
   ranks(3, 8, [](Rank& r) {
-    constexpr std::size_t n = 9 * kSliceOfI64;      // more slices than slots
+    constexpr std::size_t n = 9 * kSliceOfI64;  // more slices than slots
     std::int64_t* const at = r.make(drawn(r.rank, n, 1));
-    EXPECT_TRUE(r.comm.all_reduce({.input = at, .output = at, .count = 10, .type = kType, .stream = r.stream}).wait().ok());
+    EXPECT_TRUE(
+        r.comm.all_reduce({.input = at, .output = at, .count = 10, .type = kType, .stream = r.stream}).wait().ok());
     if (r.rank == 2) return r.comm.abort("enough");
     Work work = r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream});
     EXPECT_EQ(work.wait().code(), Code::aborted);
     EXPECT_TRUE(r.gpu->synchronize(r.stream));
-    EXPECT_EQ(r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream}).wait().code(), Code::aborted);
+    EXPECT_EQ(
+        r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream}).wait().code(),
+        Code::aborted);
     r.comm.destroy();
     EXPECT_TRUE(r.gpu->synchronize(r.stream));
     EXPECT_EQ(r.gpu->pinned_bytes(), 0u);
@@ -317,7 +363,7 @@ TEST(Stream, MayBeHeldWhileTheCommunicatorEnds) {
     EXPECT_TRUE(r.comm.barrier().wait().ok());
     r.comm.destroy();
     EXPECT_EQ(work.wait().code(), Code::aborted);
-    EXPECT_GT(r.gpu->pinned_bytes(), 0u);      // the stream has yet to pass it
+    EXPECT_GT(r.gpu->pinned_bytes(), 0u);  // the stream has yet to pass it
     r.gpu->hold(r.stream, false);
     EXPECT_TRUE(r.gpu->synchronize(r.stream));
     EXPECT_EQ(r.gpu->pinned_bytes(), 0u);
@@ -328,8 +374,9 @@ TEST(Stream, NamesBothCallsThatDisagree) {
   ranks(2, 10, [](Rank& r) {
     std::int64_t* const at = r.make(drawn(r.rank, 100, 1));
     Values host(100);
-    Work work = r.rank == 0 ? r.comm.all_reduce({.input = at, .output = at, .count = 100, .type = kType, .stream = r.stream})
-                            : r.comm.broadcast({.input = host.data(), .output = host.data(), .count = 100, .type = kType});
+    Work work = r.rank == 0
+                    ? r.comm.all_reduce({.input = at, .output = at, .count = 100, .type = kType, .stream = r.stream})
+                    : r.comm.broadcast({.input = host.data(), .output = host.data(), .count = 100, .type = kType});
     EXPECT_EQ(work.wait().code(), Code::mismatch);
     EXPECT_THAT(work.status().text(), testing::AllOf(HasSubstr("all_reduce"), HasSubstr("broadcast")));
     EXPECT_TRUE(r.gpu->synchronize(r.stream));

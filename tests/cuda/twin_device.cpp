@@ -110,7 +110,7 @@ void TwinDevice::work() {
       held.lock();
     }
     if (step(held)) continue;
-    changed_.wait_for(held, std::chrono::microseconds(200));      // words in memory ring no bell
+    changed_.wait_for(held, std::chrono::microseconds(200));  // words in memory ring no bell
   }
 }
 
@@ -174,7 +174,9 @@ std::vector<std::byte> TwinDevice::read(const std::byte* memory, std::size_t byt
   const std::byte* const from = inside(memory);
   return {from, from + bytes};
 }
-void TwinDevice::write(std::byte* memory, std::span<const std::byte> bytes) { std::memcpy(inside(memory), bytes.data(), bytes.size()); }
+void TwinDevice::write(std::byte* memory, std::span<const std::byte> bytes) {
+  std::memcpy(inside(memory), bytes.data(), bytes.size());
+}
 
 Result<std::byte*> TwinDevice::allocate_pinned(std::size_t bytes) {
   ++allocations_;
@@ -203,7 +205,7 @@ Result<EventHandle> TwinDevice::make_event() {
   std::lock_guard held(mutex_);
   return EventHandle(*events_.insert(new Event).first);
 }
-void TwinDevice::release_event(EventHandle) {}      // with the device: something may wait for it
+void TwinDevice::release_event(EventHandle) {}  // with the device: something may wait for it
 
 Result<bool> TwinDevice::capturing(StreamHandle stream) {
   std::lock_guard held(mutex_);
@@ -234,7 +236,8 @@ Status TwinDevice::wait(StreamHandle stream, EventHandle handle) {
 Status TwinDevice::copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) {
   return enqueue(stream, {nullptr, [this, to, from, rows] {
                             for (std::size_t r = 0; r < rows.rows; ++r)
-                              std::memcpy(inside(to + r * rows.to_pitch), inside(from + r * rows.from_pitch), rows.bytes);
+                              std::memcpy(inside(to + r * rows.to_pitch), inside(from + r * rows.from_pitch),
+                                          rows.bytes);
                           }});
 }
 
@@ -249,22 +252,26 @@ Status TwinDevice::await(StreamHandle stream, const std::uint32_t* word, std::ui
 
 Status TwinDevice::reduce(StreamHandle stream, const DeviceReduction& given) {
   std::vector<double> factors(given.factors, given.factors + (given.factors ? given.n : 0));
-  return enqueue(stream, {nullptr, [this, given, factors] {
-                            const std::size_t bytes = given.count * size_of(given.type);
-                            std::vector<std::vector<std::byte>> scaled;
-                            std::vector<const std::byte*> inputs;
-                            for (int k = 0; k < given.n; ++k) {
-                              scaled.emplace_back(bytes);
-                              const std::byte* const from = inside(given.inputs[k]);
-                              if (factors.empty()) kernels::copy(scaled.back().data(), from, bytes);
-                              else kernels::scale(given.type, scaled.back().data(), from, given.count, factors[std::size_t(k)]);
-                              inputs.push_back(scaled.back().data());
-                            }
-                            kernels::reduce(given.type, given.op, inside(given.out), inputs, given.count, {given.divide_by});
-                          }});
+  return enqueue(stream,
+                 {nullptr, [this, given, factors] {
+                    const std::size_t bytes = given.count * size_of(given.type);
+                    std::vector<std::vector<std::byte>> scaled;
+                    std::vector<const std::byte*> inputs;
+                    for (int k = 0; k < given.n; ++k) {
+                      scaled.emplace_back(bytes);
+                      const std::byte* const from = inside(given.inputs[k]);
+                      if (factors.empty())
+                        kernels::copy(scaled.back().data(), from, bytes);
+                      else
+                        kernels::scale(given.type, scaled.back().data(), from, given.count, factors[std::size_t(k)]);
+                      inputs.push_back(scaled.back().data());
+                    }
+                    kernels::reduce(given.type, given.op, inside(given.out), inputs, given.count, {given.divide_by});
+                  }});
 }
 
-Status TwinDevice::cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) {
+Status TwinDevice::cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
+                        std::size_t count) {
   return enqueue(stream, {nullptr, [=, this] { kernels::cast(to, inside(out), from, inside(in), count); }});
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// The host's twin of a GPU: a Device whose streams are queues that a thread (or step()) works off in an order drawn from a seed,
-// as late as it likes. Its memory cannot be touched by the host: who reads it without a copy dies of it. So a wait that is
-// missing is a wrong result, and a pointer taken for the host's is a fault.
+// The host's twin of a GPU: a Device whose streams are queues that a thread (or step()) works off in an order drawn
+// from a seed, as late as it likes. Its memory cannot be touched by the host: who reads it without a copy dies of it.
+// So a wait that is missing is a wrong result, and a pointer taken for the host's is a fault.
 #include <core/device.h>
 
 #include <atomic>
@@ -29,16 +29,16 @@ class TwinDevice final : public Device {
   void set_capturing(StreamHandle stream, bool capturing);
   // All that was enqueued has run; false: not within a minute (by steps: nothing can go on).
   bool synchronize(StreamHandle stream);
-  bool synchronize();                                                          // all streams
+  bool synchronize();  // all streams
   // Runs something of some stream. False: nothing can go on.
   bool step();
   // A stream stands still until let go.
   void hold(StreamHandle stream, bool held);
-  std::vector<std::byte> read(const std::byte* memory, std::size_t bytes);     // around all streams
+  std::vector<std::byte> read(const std::byte* memory, std::size_t bytes);  // around all streams
   void write(std::byte* memory, std::span<const std::byte> bytes);
   // Allocations of any kind so far: memory, pinned memory, events.
   std::size_t allocations() const { return allocations_; }
-  std::size_t pinned_bytes();                                                  // not released
+  std::size_t pinned_bytes();  // not released
   // Plants: calls that do nothing.
   std::atomic<bool> drops_waits{false}, drops_awaits{false};
 
@@ -58,17 +58,20 @@ class TwinDevice final : public Device {
   Status call(StreamHandle stream, void (*function)(void*), void* argument) override;
   Status await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) override;
   Status reduce(StreamHandle stream, const DeviceReduction& reduction) override;
-  Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count) override;
+  Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
+              std::size_t count) override;
 
  private:
   struct Item {
-    std::function<bool()> ready;       // null: at once
+    std::function<bool()> ready;  // null: at once
     std::function<void()> run;
   };
   struct Queue {
     std::deque<Item> items;
     bool running = false, capturing = false, held = false;
-    bool can_go() const { return !running && !held && !items.empty() && (!items.front().ready || items.front().ready()); }
+    bool can_go() const {
+      return !running && !held && !items.empty() && (!items.front().ready || items.front().ready());
+    }
   };
   struct Event {
     std::uint64_t recorded = 0;
@@ -76,7 +79,7 @@ class TwinDevice final : public Device {
   };
   struct Memory {
     std::size_t bytes;
-    std::byte* inside;                 // where it can be touched
+    std::byte* inside;  // where it can be touched
   };
   Status enqueue(StreamHandle stream, Item item);
   bool step(std::unique_lock<std::mutex>& held);

@@ -1,6 +1,6 @@
 #pragma once
-// A GPU for tests: its Device, streams, and memory that is filled from and read back to the host. What fails here ends the program
-// with what CUDA said: a lost context fails everything after it, too.
+// A GPU for tests: its Device, streams, and memory that is filled from and read back to the host. What fails here ends
+// the program with what CUDA said: a lost context fails everything after it, too.
 #include <core/device.h>
 
 #include <functional>
@@ -33,7 +33,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   std::byte* at() const { return at_; }
-  std::vector<std::byte> read(std::size_t bytes) const;      // waits for the whole device
+  std::vector<std::byte> read(std::size_t bytes) const;  // waits for the whole device
 
  private:
   std::byte* at_ = nullptr;
@@ -41,6 +41,6 @@ class Memory {
 
 // Seconds that `body` takes on the stream, the median of several, after one to warm up.
 double seconds_of(const Stream& stream, const std::function<void()>& body);
-void* pinned(std::size_t bytes);     // zeroed, kept until the program ends
+void* pinned(std::size_t bytes);  // zeroed, kept until the program ends
 
 }  // namespace tutti::gpu

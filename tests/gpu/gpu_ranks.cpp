@@ -15,7 +15,9 @@ int main() {
     return 1;
   }
   const std::string wrong = tutti::gpu::stress(*comm, 40);
-  if (wrong.empty()) fmt::print("rank {} of {}: 40 rounds are right\n", comm->rank(), comm->rank_count());
-  else fmt::print(stderr, "rank {} of {}: {}\n", comm->rank(), comm->rank_count(), wrong);
+  if (wrong.empty())
+    fmt::print("rank {} of {}: 40 rounds are right\n", comm->rank(), comm->rank_count());
+  else
+    fmt::print(stderr, "rank {} of {}: {}\n", comm->rank(), comm->rank_count(), wrong);
   return wrong.empty() ? 0 : 1;
 }

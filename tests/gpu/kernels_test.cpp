@@ -1,5 +1,5 @@
-// The kernels on the GPU against the host's, bit for bit: every type and operation, one to eight inputs, sizes and alignments, any
-// bits. And their share of what a copy on the same GPU moves.
+// The kernels on the GPU against the host's, bit for bit: every type and operation, one to eight inputs, sizes and
+// alignments, any bits. And their share of what a copy on the same GPU moves.
 #include <gtest/gtest.h>
 #include <tests/gpu/gpu.h>
 #include <tests/kernels/reference.h>
@@ -14,9 +14,9 @@ using Bytes = std::vector<std::byte>;
 
 constexpr double kLeastShare = 0.85;
 
-#define NEEDS_GPU()                          \
-  std::string why_not;                       \
-  const auto gpu = gpu::device(&why_not);    \
+#define NEEDS_GPU()                       \
+  std::string why_not;                    \
+  const auto gpu = gpu::device(&why_not); \
   if (!gpu) GTEST_SKIP() << why_not
 
 Bytes random_bytes(std::size_t bytes, std::uint64_t seed) {
@@ -39,7 +39,8 @@ TEST_P(Kernels, GiveTheBitsOfTheHost) {
   std::uint64_t seed = 1;
   for (int n = 1; n <= 8; ++n)
     for (const std::size_t count : {std::size_t(1), std::size_t(1003), std::size_t(300'001)})
-      for (const std::size_t skip : {std::size_t(0), std::size_t(1)}) {        // elements in front, of the inputs alone or of all
+      for (const std::size_t skip :
+           {std::size_t(0), std::size_t(1)}) {  // elements in front, of the inputs alone or of all
         std::vector<std::unique_ptr<Memory>> there;
         std::vector<Bytes> here;
         std::vector<const std::byte*> inputs;
@@ -53,7 +54,8 @@ TEST_P(Kernels, GiveTheBitsOfTheHost) {
         }
         for (auto& input : here) {
           if (op == ReduceOp::premul_sum)
-            kernels::scale(type, input.data() + skip * size_of(type), input.data() + skip * size_of(type), count, factors[std::size_t(&input - here.data())]);
+            kernels::scale(type, input.data() + skip * size_of(type), input.data() + skip * size_of(type), count,
+                           factors[std::size_t(&input - here.data())]);
           inputs.push_back(input.data() + skip * size_of(type));
         }
         const Memory out((count + 1) * size_of(type));
@@ -65,7 +67,8 @@ TEST_P(Kernels, GiveTheBitsOfTheHost) {
         ASSERT_TRUE(status.ok()) << status.to_string();
         Bytes expected(count * size_of(type)), got = out.read((count + 1) * size_of(type));
         kernels::reduce(type, op, expected.data(), inputs, count, {r.divide_by});
-        ASSERT_EQ(std::memcmp(got.data() + (r.out - out.at()), expected.data(), expected.size()), 0) << n << " inputs of " << count << " at " << skip;
+        ASSERT_EQ(std::memcmp(got.data() + (r.out - out.at()), expected.data(), expected.size()), 0)
+            << n << " inputs of " << count << " at " << skip;
       }
 }
 
@@ -77,7 +80,8 @@ TEST_P(Kernels, MoveNearlyAsMuchAsACopy) {
   std::vector<std::unique_ptr<Memory>> inputs;
   for (int k = 0; k < 8; ++k) inputs.push_back(std::make_unique<Memory>(random_bytes(kBytes, std::uint64_t(k))));
   const Memory out(kBytes);
-  const double copy = 2.0 * kBytes / seconds_of(stream, [&] { (void)gpu->copy(stream.handle(), out.at(), inputs[0]->at(), {kBytes}); });
+  const double copy =
+      2.0 * kBytes / seconds_of(stream, [&] { (void)gpu->copy(stream.handle(), out.at(), inputs[0]->at(), {kBytes}); });
   for (const int n : {2, 3, 4, 8}) {
     DeviceReduction r;
     std::vector<double> factors(8, 1.25);
@@ -86,15 +90,17 @@ TEST_P(Kernels, MoveNearlyAsMuchAsACopy) {
     r.factors = op == ReduceOp::premul_sum ? factors.data() : nullptr;
     for (int k = 0; k < n; ++k) r.inputs[k] = inputs[std::size_t(k)]->at();
     const double moved = double(n + 1) * kBytes / seconds_of(stream, [&] { (void)gpu->reduce(stream.handle(), r); });
-    std::printf("reduce %s %s of %d: %.0f GB/s, %.2f of a copy's %.0f GB/s\n", std::string(name_of(type)).c_str(), std::string(name_of(op)).c_str(), n,
-                moved / 1e9, moved / copy, copy / 1e9);
+    std::printf("reduce %s %s of %d: %.0f GB/s, %.2f of a copy's %.0f GB/s\n", std::string(name_of(type)).c_str(),
+                std::string(name_of(op)).c_str(), n, moved / 1e9, moved / copy, copy / 1e9);
     EXPECT_GE(moved / copy, kLeastShare) << n << " inputs";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)), [](const auto& test) {
-  return std::string(name_of(std::get<0>(test.param))) + "_" + std::string(name_of(std::get<1>(test.param)));
-});
+INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kOps)),
+                         [](const auto& test) {
+                           return std::string(name_of(std::get<0>(test.param))) + "_" +
+                                  std::string(name_of(std::get<1>(test.param)));
+                         });
 
 class Casts : public testing::TestWithParam<DataType> {};
 
@@ -113,7 +119,8 @@ TEST_P(Casts, GiveTheBitsOfTheHost) {
     ASSERT_EQ(out.read(expected.size()), expected) << name_of(to);
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, Casts, testing::ValuesIn(kTypes), [](const auto& test) { return std::string(name_of(test.param)); });
+INSTANTIATE_TEST_SUITE_P(All, Casts, testing::ValuesIn(kTypes),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
 
 }  // namespace
 }  // namespace tutti::gpu

@@ -1,5 +1,5 @@
-// Ranks that are threads and share the one GPU: calls on streams follow each other and kernels on the stream, results are exact,
-// sizes are drawn; two streams take turns. Ranks that are processes: gpu_ranks.
+// Ranks that are threads and share the one GPU: calls on streams follow each other and kernels on the stream, results
+// are exact, sizes are drawn; two streams take turns. Ranks that are processes: gpu_ranks.
 #include <gtest/gtest.h>
 #include <tests/gpu/gpu.h>
 #include <tests/gpu/stress.h>

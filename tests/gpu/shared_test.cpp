@@ -1,5 +1,5 @@
-// One-shot and two-shot all_reduce on one GPU: the ranks are kernels on streams of their own, whose memory all can reach. And one
-// that waits for a peer that never comes, until the abort flag is up.
+// One-shot and two-shot all_reduce on one GPU: the ranks are kernels on streams of their own, whose memory all can
+// reach. And one that waits for a peer that never comes, until the abort flag is up.
 #include <gtest/gtest.h>
 #include <tests/gpu/gpu.h>
 #include <tests/kernels/reference.h>
@@ -15,7 +15,7 @@ namespace {
 using kernels::cuda::kFlagWords;
 using kernels::cuda::SharedArguments;
 
-constexpr std::size_t kMost = 100'000;      // of f32
+constexpr std::size_t kMost = 100'000;  // of f32
 
 struct Ranks {
   explicit Ranks(int n) : words(static_cast<std::uint32_t*>(pinned(4096))) {
@@ -40,7 +40,7 @@ struct Ranks {
     a.abort = words, a.outcome = words + 1 + rank;
     return a;
   }
-  std::uint32_t* words;      // abort, outcomes
+  std::uint32_t* words;  // abort, outcomes
   std::vector<std::unique_ptr<Memory>> exchange, flags;
   std::vector<std::unique_ptr<Stream>> streams;
   std::uint32_t meeting = 1, calls = 0;
@@ -65,13 +65,15 @@ TEST(Shared, ReducesInRankOrderCallAfterCall) {
       }
       for (const auto& input : inputs) from.push_back(reinterpret_cast<const std::byte*>(input.data()));
       for (int r = 0; r < n; ++r)
-        ASSERT_TRUE(kernels::cuda::all_reduce(ranks.streams[std::size_t(r)]->handle(), two_shot, DataType::f32, ReduceOp::sum, 4,
-                                              ranks.of(r, *memory[std::size_t(r)], count)).ok());
+        ASSERT_TRUE(kernels::cuda::all_reduce(ranks.streams[std::size_t(r)]->handle(), two_shot, DataType::f32,
+                                              ReduceOp::sum, 4, ranks.of(r, *memory[std::size_t(r)], count))
+                        .ok());
       ranks.meeting += kernels::cuda::meetings(two_shot);
       ++ranks.calls;
       std::vector<std::byte> expected(count * 4);
       kernels::reduce(DataType::f32, ReduceOp::sum, expected.data(), from, count);
-      for (int r = 0; r < n; ++r) ASSERT_EQ(memory[std::size_t(r)]->read(count * 4), expected) << n << " ranks, call " << call << ", rank " << r;
+      for (int r = 0; r < n; ++r)
+        ASSERT_EQ(memory[std::size_t(r)]->read(count * 4), expected) << n << " ranks, call " << call << ", rank " << r;
     }
   }
 }
@@ -81,7 +83,9 @@ TEST(Shared, EndsWhenThePeerNeverComes) {
   if (!device(&why)) GTEST_SKIP() << why;
   Ranks ranks(2);
   const Memory memory(4000);
-  ASSERT_TRUE(kernels::cuda::all_reduce(ranks.streams[0]->handle(), false, DataType::f32, ReduceOp::sum, 2, ranks.of(0, memory, 1000)).ok());
+  ASSERT_TRUE(kernels::cuda::all_reduce(ranks.streams[0]->handle(), false, DataType::f32, ReduceOp::sum, 2,
+                                        ranks.of(0, memory, 1000))
+                  .ok());
   std::atomic_ref(ranks.words[0]).store(1);
   ranks.streams[0]->synchronize();
   EXPECT_EQ(ranks.words[1], 1u);

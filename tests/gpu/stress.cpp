@@ -18,24 +18,34 @@ std::vector<std::int64_t> drawn(int rank, std::size_t n, std::uint64_t seed) {
 
 }  // namespace
 
-// Each round: an all_reduce, a kernel that doubles, an all_reduce on the other stream, which the library must order itself.
+// Each round: an all_reduce, a kernel that doubles, an all_reduce on the other stream, which the library must order
+// itself.
 std::string stress(Communicator& comm, int rounds) {
   const auto gpu = device();
   const Stream first, second;
   std::mt19937_64 sizes(7);
   for (int round = 0; round < rounds; ++round) {
     const std::size_t n = 1 + sizes() % (round % 5 == 0 ? 2'000'000 : 5'000);
-    const Memory a(std::as_bytes(std::span(drawn(comm.rank(), n, std::uint64_t(round))))), b(n * 8);
-    Work begun = comm.all_reduce({.input = a.at(), .output = b.at(), .count = n, .type = DataType::i64, .stream = first.handle()});
+    const std::vector<std::int64_t> mine = drawn(comm.rank(), n, std::uint64_t(round));
+    const Memory a(std::as_bytes(std::span(mine))), b(n * 8);
+    Work begun = comm.all_reduce(
+        {.input = a.at(), .output = b.at(), .count = n, .type = DataType::i64, .stream = first.handle()});
     DeviceReduction twice;
     twice.type = DataType::i64, twice.n = 2, twice.count = n;
     twice.out = a.at(), twice.inputs[0] = twice.inputs[1] = b.at();
     if (const Status status = gpu->reduce(first.handle(), twice); !status.ok()) return status.to_string();
-    Work turned = comm.all_reduce({.input = a.at(), .output = a.at(), .count = n, .type = DataType::i64, .op = ReduceOp::max, .stream = first.handle()});
-    Work ended = comm.all_reduce({.input = a.at(), .output = b.at(), .count = n, .type = DataType::i64, .stream = second.handle()});
+    Work turned = comm.all_reduce({.input = a.at(),
+                                   .output = a.at(),
+                                   .count = n,
+                                   .type = DataType::i64,
+                                   .op = ReduceOp::max,
+                                   .stream = first.handle()});
+    Work ended = comm.all_reduce(
+        {.input = a.at(), .output = b.at(), .count = n, .type = DataType::i64, .stream = second.handle()});
     second.synchronize();
     for (Work* work : {&begun, &turned, &ended})
-      if (const Status status = work->wait(); !status.ok()) return fmt::format("round {}: {}", round, status.to_string());
+      if (const Status status = work->wait(); !status.ok())
+        return fmt::format("round {}: {}", round, status.to_string());
     std::vector<std::int64_t> expected(n), got(n);
     for (int r = 0; r < comm.rank_count(); ++r) {
       const auto one = drawn(r, n, std::uint64_t(round));

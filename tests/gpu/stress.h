@@ -1,5 +1,6 @@
 #pragma once
-// A rank's part in a stress of stream order: all ranks call it with the same `rounds`. Returns what went wrong; empty: nothing.
+// A rank's part in a stress of stream order: all ranks call it with the same `rounds`. Returns what went wrong; empty:
+// nothing.
 #include <tutti/tutti.h>
 
 #include <string>

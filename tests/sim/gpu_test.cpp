@@ -1,5 +1,6 @@
-// Operations on streams in the simulated world: ranks with twins of a GPU, each exchange on one of two streams or on host memory as each
-// rank likes; right results in rough worlds, and one verdict for all when a process is killed, after which the streams have nothing left.
+// Operations on streams in the simulated world: ranks with twins of a GPU, each exchange on one of two streams or on
+// host memory as each rank likes; right results in rough worlds, and one verdict for all when a process is killed,
+// after which the streams have nothing left.
 #include <gtest/gtest.h>
 
 #include "tests/sim/rough_crew.h"

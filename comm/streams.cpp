@@ -1,0 +1,112 @@
+// Member's part in operations on streams: its relay, and operations that have their number and begin later.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "comm/member.h"
+#include "kernels/cuda/cuda_device.h"
+
+namespace tutti::comm {
+
+bool Member::is_held(std::uint32_t sequence) const {
+  const std::uint32_t at = sequence - first_sequence_;
+  return held_ && at < window_.size() && window_[at] == held_;
+}
+
+std::uint32_t Member::started() const {
+  const auto first = held_ ? std::find(window_.begin(), window_.end(), held_) : window_.end();
+  return first == window_.end() ? next_sequence_ : first_sequence_ + std::uint32_t(first - window_.begin());
+}
+
+Result<std::shared_ptr<Relay>> Member::relay() {
+  std::lock_guard alone(relay_mutex_);
+  if (relay_) return relay_;
+  if (!device_) {
+    auto device = kernels::cuda::open_device();
+    if (!device) return device.status();
+    device_ = std::move(*device);
+  }
+  auto relay = Relay::make(device_, *this);
+  if (!relay) return relay.status();
+  auto held = engine_->lock();
+  if (destroyed_) {
+    (*relay)->detach();
+    return Status(Code::invalid_state, "the communicator was destroyed");
+  }
+  engine_->add_relay(*relay);
+  relay_ = *relay;
+  return relay;
+}
+
+Work Member::start_on(StreamHandle stream, const Form& form) {
+  const auto refused = [&](Code code, const std::string& why) {
+    return refuse(Status(code, fmt::format("{} on a stream: {}", name_of(collective_of(form)), why)));
+  };
+  if (const auto checked = prepare(form, {rank_, rank_count()}); !checked) return refuse(checked.status());
+  const auto carrier = relay();
+  if (!carrier) return refused(carrier.status().code(), carrier.status().text());
+  const auto capturing = device_->capturing(stream);
+  if (!capturing) return refused(capturing.status().code(), capturing.status().text());
+  if (*capturing)
+    return refused(Code::unsupported,
+                   "the stream is being captured into a graph, and the host takes part in the operation each time: "
+                   "call it outside of the capture");
+  {
+    auto held = engine_->lock();
+    for (const Group& group : groups_)
+      if (group.owner == std::this_thread::get_id()) {
+        held.unlock();
+        return refused(Code::unsupported,
+                       "operations on a stream cannot be grouped: call them between begin_group and end_group without "
+                       "a stream, or one by one");
+      }
+  }
+  return (*carrier)->start(form, stream);
+}
+
+Result<std::uint32_t> Member::hold(const Form& form, std::uint32_t count) {
+  if (destroyed_) return Status(Code::invalid_state, "the communicator was destroyed");
+  if (!broken_.ok()) return broken_;
+  const auto pair_numbers = [&](int peer, bool receives) -> Result<std::uint32_t> {
+    if (peer == rank_)
+      return Status(Code::unsupported, "send or recv on a stream with this rank itself: copy on the stream instead");
+    Pair& pair = pairs_[std::size_t(peer)];
+    std::uint32_t& next = receives ? pair.receives : pair.sends;
+    for (std::uint32_t i = 0; receives && i < count; ++i) pair.held.push_back(next + i);
+    return std::exchange(next, next + count);
+  };
+  if (const auto* send = std::get_if<Send>(&form)) return pair_numbers(send->peer, false);
+  if (const auto* recv = std::get_if<Recv>(&form)) return pair_numbers(recv->peer, true);
+  if (!held_) held_ = make_operation({Collective::barrier});
+  if (window_.empty()) first_sequence_ = next_sequence_;
+  window_.insert(window_.end(), count, held_);
+  return std::exchange(next_sequence_, next_sequence_ + count);
+}
+
+Result<std::shared_ptr<Operation>> Member::begin_held(const Form& form, Prepared call, std::uint32_t number) {
+  const auto* const send = std::get_if<Send>(&form);
+  const auto* const recv = std::get_if<Recv>(&form);
+  std::shared_ptr<Operation> operation;
+  if (send || recv) {
+    const int peer = send ? send->peer : recv->peer;
+    operation = make_operation(call.call);
+    operation->sequence = number;
+    if (recv) std::erase(pairs_[std::size_t(peer)].held, number);
+    bind_pair(operation, send ? Collective::send : Collective::recv, call, peer);
+  } else {
+    auto bound = bind(call, number);
+    if (!bound) return bound;
+    operation = std::move(*bound);
+  }
+  engine_->start(operation);
+  return operation;
+}
+
+std::shared_ptr<Operation> Member::stand_in() {
+  auto operation = make_operation({Collective::barrier});
+  operation->sequence = ~0u;
+  return operation;
+}
+
+}  // namespace tutti::comm
