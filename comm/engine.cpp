@@ -175,12 +175,8 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
   journal_.started(op, expects_wait_.load(std::memory_order_relaxed));
   deliver_parked(op);      // also to one that has nothing to receive: it shall hear of what it did not expect
   if (!op.complete() && op.execution->finished()) complete(op, {});
-  if (lost) miss_lost(op);
-}
-
-// Who has left may have sent before all that it had to.
-void Engine::miss_lost(Operation& op) {
-  if (op.complete()) return;
+  if (!lost || op.complete()) return;
+  // Who has left may have sent before all that it had to.
   const auto ranks = op.execution->program()->peers;      // goes with the operation's end
   for (const int rank : ranks) {
     if (op.complete()) return;

@@ -158,7 +158,6 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void note_service(const Operation& operation);
   std::string metrics_text() const;
   void deliver_parked(Operation& operation);
-  void miss_lost(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
   void dial(int world_rank, bool unix_stream);

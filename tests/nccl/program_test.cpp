@@ -1,4 +1,5 @@
-// program.c, which knows nccl.h alone: as it is, and built for NVIDIA's library with ours preloaded. It says where its functions are.
+// program.c, which knows nccl.h alone: as it is, and built for NVIDIA's library with ours preloaded. It says where its
+// functions are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -34,7 +35,8 @@ void expect_from(const std::string& command, const std::string& file) {
   const Ran where = ran(command + " where");
   EXPECT_EQ(where.status, 0) << where.output;
   ASSERT_TRUE(where.output.starts_with("22809 ") && where.output.ends_with("\n")) << where.output;
-  EXPECT_EQ(std::filesystem::canonical(where.output.substr(6, where.output.size() - 7)), std::filesystem::canonical(file));
+  EXPECT_EQ(std::filesystem::canonical(where.output.substr(6, where.output.size() - 7)),
+            std::filesystem::canonical(file));
 }
 
 class Program : public testing::TestWithParam<const char*> {};
@@ -79,7 +81,7 @@ TEST(NcclProgram, RanksMeetWhereNcclCommIdSays) {
 }
 
 TEST(NcclProgram, CallsDoNotBlockWhereNcclCommBlockingSays) {
-  const Ran said = ran("NCCL_COMM_BLOCKING=0 " + kProgram + " threads 1");     // which takes ncclInProgress for a failure
+  const Ran said = ran("NCCL_COMM_BLOCKING=0 " + kProgram + " threads 1");  // which takes ncclInProgress for a failure
   EXPECT_NE(said.status, 0);
   EXPECT_THAT(said.output, HasSubstr("still in progress"));
 }
