@@ -86,6 +86,19 @@ TEST(NcclProgram, CallsDoNotBlockWhereNcclCommBlockingSays) {
   EXPECT_THAT(said.output, HasSubstr("still in progress"));
 }
 
+// GPU memory and streams are refused where there is a driver; host memory is served, and by TUTTI_NCCL_HOST=1 nothing
+// else is looked for.
+TEST(NcclProgram, BesideADriverHostMemoryIsServedAndGpuMemoryRefused) {
+  const std::string beside = "env -u TUTTI_NCCL_HOST LD_LIBRARY_PATH=" TUTTI_PRETENDED_DRIVER " ";
+  const Ran said = ran(beside + kProgram + " place");
+  EXPECT_THAT(said.output, HasSubstr("device 0, host 5, results 5 5 5 5\n"));
+  EXPECT_THAT(said.output, HasSubstr("ncclAllReduce: the buffer 0x10000 is on a GPU; this library serves host memory"));
+  EXPECT_THAT(said.output, HasSubstr("ncclAllReduce: it is for the CUDA stream"));
+  EXPECT_THAT(said.output, HasSubstr("ncclMemAlloc: GPU memory is wanted"));
+  const Ran host = ran(beside + "TUTTI_NCCL_HOST=1 " + kProgram + " processes 2");
+  EXPECT_EQ(host.output, "300 cases right on 2 ranks\n");
+}
+
 TEST(NcclProgram, ASettingThatIsNoSwitchIsRefusedByName) {
   const Ran said = ran("TUTTI_NCCL_HOST=perhaps " + kProgram + " threads 1");
   EXPECT_NE(said.status, 0);
