@@ -191,20 +191,26 @@ void Engine::track(const std::shared_ptr<Operation>& operation) {
 void Engine::start(const std::shared_ptr<Operation>& operation) {
   Operation& op = *operation;
   track(operation);
+  bool lost = false;
   for (int peer : op.execution->program()->peers) {
     const int world = op.member().world_rank(peer);
-    const Peer& p = peers_[std::size_t(world)];
-    if (p.state == Peer::lost && !p.reminder) {
-      const int culprit = op.member().rank_of(world);
-      fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), culprit));   // it runs on until the verdict is there
-    }
-    if (p.state == Peer::none) connect(world);
+    lost |= peers_[std::size_t(world)].state == Peer::lost;
+    if (peers_[std::size_t(world)].state == Peer::none) connect(world);
     if (op.complete()) return;
   }
   op.execution->start(op.member().wires());
   journal_.started(op, expects_wait_.load(std::memory_order_relaxed));
   deliver_parked(op);      // also to one that has nothing to receive: it shall hear of what it did not expect
   if (!op.complete() && op.execution->finished()) complete(op, {});
+  if (!lost || op.complete()) return;
+  // Who has left may have sent before all that it had to.
+  const auto ranks = op.execution->program()->peers;      // goes with the operation's end
+  for (const int rank : ranks) {
+    if (op.complete()) return;
+    const Peer& p = peers_[std::size_t(op.member().world_rank(rank))];
+    if (p.state == Peer::lost && !p.reminder && op.execution->needs(rank))
+      fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), rank));   // it runs on until the verdict is there
+  }
 }
 
 void Engine::deliver_parked(Operation& operation) {

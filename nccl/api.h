@@ -1,9 +1,6 @@
 #pragma once
-// What the C functions have in common: no exception leaves them, what failed is remembered for ncclGetLastError, and each has a
-// twin. Both names are exported; the one without p is weak, so that a tool may put its own in front.
-#include <exception>
-#include <new>
-
+// What the C functions have in common: no exception leaves them, what failed is remembered for ncclGetLastError, and
+// each has a twin. Both names are exported; the one without p is weak, so that a tool may put its own in front.
 #include "nccl/group.h"
 
 #define TUTTI_NCCL_TWIN(name) extern "C" decltype(p##name) name __attribute__((weak, alias("p" #name)))
@@ -13,20 +10,15 @@ namespace tutti::nccl {
 // `body` gives an Outcome.
 template <class Body>
 Outcome guarded(const char* name, Body body) {
-  Outcome outcome;
-  try {
-    outcome = in(name, body());
-  } catch (const std::bad_alloc&) {
-    outcome = {ncclSystemError, std::string(name) + ": no memory is left"};
-  } catch (const std::exception& error) {
-    outcome = {ncclInternalError, std::string(name) + ": " + error.what()};
-  }
+  Outcome outcome = in(name, caught(body));
   remember(outcome);
   return outcome;
 }
 
 template <class Body>
-ncclResult_t answer(const char* name, Body body) { return guarded(name, body).code; }
+ncclResult_t answer(const char* name, Body body) {
+  return guarded(name, body).code;
+}
 
 // Of a call that belongs to the group that is open on this thread: the group fails with it.
 template <class Body>

@@ -10,12 +10,14 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr DataType kTypes[ncclNumTypes] = {DataType::i8,  DataType::u8,  DataType::i32, DataType::u32,  DataType::i64,    DataType::u64,
-                                           DataType::f16, DataType::f32, DataType::f64, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2};
+constexpr DataType kTypes[ncclNumTypes] = {DataType::i8,  DataType::u8,   DataType::i32,    DataType::u32,
+                                           DataType::i64, DataType::u64,  DataType::f16,    DataType::f32,
+                                           DataType::f64, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2};
 constexpr ReduceOp kOps[ncclNumOps] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min, ReduceOp::avg};
 
 bool has_root(Collective what) {
-  return what == Collective::broadcast || what == Collective::reduce || what == Collective::gather || what == Collective::scatter;
+  return what == Collective::broadcast || what == Collective::reduce || what == Collective::gather ||
+         what == Collective::scatter;
 }
 bool has_peer(Collective what) { return what == Collective::send || what == Collective::recv; }
 
@@ -25,13 +27,16 @@ Outcome whole(const void* scalar, double& factor) {
   std::memcpy(&value, scalar, sizeof value);
   factor = double(value);
   if (factor < 0x1p63 && Integer(factor) == value) return {};
-  return {ncclInvalidArgument, fmt::format("the scalar is {}: integers beyond 2^53 are served only where a double holds them", value)};
+  return {ncclInvalidArgument,
+          fmt::format("the scalar is {}: integers beyond 2^53 are served only where a double holds them", value)};
 }
 
 }  // namespace
 
 Outcome to_type(ncclDataType_t from, DataType& to) {
-  if (int(from) < 0 || from >= ncclNumTypes) return {ncclInvalidArgument, fmt::format("datatype is {}, wanted one of ncclDataType_t, 0 to {}", int(from), ncclNumTypes - 1)};
+  if (int(from) < 0 || from >= ncclNumTypes)
+    return {ncclInvalidArgument,
+            fmt::format("datatype is {}, wanted one of ncclDataType_t, 0 to {}", int(from), ncclNumTypes - 1)};
   to = kTypes[from];
   return {};
 }
@@ -40,8 +45,12 @@ Outcome to_op(ncclRedOp_t from, ncclDataType_t type, ncclComm& comm, Call& to) {
   if (int(from) >= 0 && from < ncclNumOps) return to.op = kOps[from], Outcome();
   const auto custom = comm.find(from);
   if (!custom)
-    return {ncclInvalidArgument, fmt::format("op is {}, wanted one of ncclRedOp_t, 0 to {}, or one that ncclRedOpCreatePreMulSum made for this communicator", int(from), ncclNumOps - 1)};
-  if (custom->type != type) return {ncclInvalidArgument, fmt::format("op was made for datatype {}, datatype is {}", int(custom->type), int(type))};
+    return {ncclInvalidArgument, fmt::format("op is {}, wanted one of ncclRedOp_t, 0 to {}, or one that "
+                                             "ncclRedOpCreatePreMulSum made for this communicator",
+                                             int(from), ncclNumOps - 1)};
+  if (custom->type != type)
+    return {ncclInvalidArgument,
+            fmt::format("op was made for datatype {}, datatype is {}", int(custom->type), int(type))};
   to.op = ReduceOp::premul_sum;
   to.factor = custom->factor;
   to.scalar = custom->scalar;
@@ -72,24 +81,32 @@ Outcome read_scalar(const void* scalar, ncclDataType_t type, double& factor) {
 Outcome check(const Call& call, ncclComm& comm) {
   const int ranks = comm.communicator().rank_count(), own = comm.communicator().rank();
   if ((has_root(call.what) || has_peer(call.what)) && (call.peer < 0 || call.peer >= ranks))
-    return {ncclInvalidArgument, fmt::format("{} is {}, wanted a rank from 0 to {}", has_root(call.what) ? "root" : "peer", call.peer, ranks - 1)};
-  const bool reads = call.what != Collective::recv && (own == call.peer || (call.what != Collective::broadcast && call.what != Collective::scatter));
-  const bool writes = call.what != Collective::send && (own == call.peer || (call.what != Collective::reduce && call.what != Collective::gather));
-  if (call.count > 0 && reads && !call.input) return {ncclInvalidArgument, fmt::format("sendbuff is NULL, wanted {} elements", call.count)};
-  if (call.count > 0 && writes && !call.output) return {ncclInvalidArgument, fmt::format("recvbuff is NULL, wanted room for {} elements", call.count)};
+    return {ncclInvalidArgument, fmt::format("{} is {}, wanted a rank from 0 to {}",
+                                             has_root(call.what) ? "root" : "peer", call.peer, ranks - 1)};
+  const bool reads = call.what != Collective::recv &&
+                     (own == call.peer || (call.what != Collective::broadcast && call.what != Collective::scatter));
+  const bool writes = call.what != Collective::send &&
+                      (own == call.peer || (call.what != Collective::reduce && call.what != Collective::gather));
+  if (call.count > 0 && reads && !call.input)
+    return {ncclInvalidArgument, fmt::format("sendbuff is NULL, wanted {} elements", call.count)};
+  if (call.count > 0 && writes && !call.output)
+    return {ncclInvalidArgument, fmt::format("recvbuff is NULL, wanted room for {} elements", call.count)};
   return {};
 }
 
 Work start(Communicator& c, const Call& call) {
   double factor = call.factor;
   if (call.scalar)
-    if (Outcome read = read_scalar(call.scalar, call.scalar_type, factor); !read.ok()) return Work(Status(Code::invalid_argument, read.text));
+    if (Outcome read = read_scalar(call.scalar, call.scalar_type, factor); !read.ok())
+      return Work(Status(Code::invalid_argument, read.text));
   switch (call.what) {
     case Collective::all_reduce: return c.all_reduce({call.input, call.output, call.count, call.type, call.op, factor});
-    case Collective::reduce_scatter: return c.reduce_scatter({call.input, call.output, call.count, call.type, call.op, factor});
+    case Collective::reduce_scatter:
+      return c.reduce_scatter({call.input, call.output, call.count, call.type, call.op, factor});
     case Collective::all_gather: return c.all_gather({call.input, call.output, call.count, call.type});
     case Collective::broadcast: return c.broadcast({call.input, call.output, call.count, call.type, call.peer});
-    case Collective::reduce: return c.reduce({call.input, call.output, call.count, call.type, call.op, call.peer, factor});
+    case Collective::reduce:
+      return c.reduce({call.input, call.output, call.count, call.type, call.op, call.peer, factor});
     case Collective::gather: return c.gather({call.input, call.output, call.count, call.type, call.peer});
     case Collective::scatter: return c.scatter({call.input, call.output, call.count, call.type, call.peer});
     case Collective::all_to_all: return c.all_to_all({call.input, call.output, call.count, call.type});

@@ -14,9 +14,9 @@ struct Call {
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
   double factor = 1;
-  const void* scalar = nullptr;   // not null: where the factor is read when the operation starts
+  const void* scalar = nullptr;  // not null: where the factor is read when the operation starts
   ncclDataType_t scalar_type = ncclFloat;
-  int peer = 0;                   // or root
+  int peer = 0;  // or root
 };
 
 // ncclInvalidArgument with the argument, its value and what was wanted.

@@ -22,7 +22,10 @@ Outcome ncclComm::state() {
 Outcome ncclComm::ready() {
   {
     const std::lock_guard held(mutex_);
-    if (running_ > 0) return {ncclInvalidArgument, "the call before is still in progress: wait until ncclCommGetAsyncError says something else than ncclInProgress"};
+    if (running_ > 0)
+      return {ncclInvalidArgument,
+              "the call before is still in progress: wait until ncclCommGetAsyncError says something else than "
+              "ncclInProgress"};
     if (aborted_) return {ncclInvalidUsage, "the communicator was aborted"};
     if (revoked_) return {ncclInvalidUsage, "the communicator was revoked: it may be split, shrunk and destroyed"};
     if (finalized_) return {ncclInvalidUsage, "the communicator was finalized"};
@@ -59,7 +62,8 @@ void ncclComm::wait_until_idle() {
 
 // What was refused before anything was sent leaves it as it was, where the caller has been told.
 void ncclComm::keep(Outcome& outcome) {
-  if (outcome.failed() && !settings_.name.empty()) outcome.text = fmt::format("communicator {}: {}", settings_.name, outcome.text);
+  if (outcome.failed() && !settings_.name.empty())
+    outcome.text = fmt::format("communicator {}: {}", settings_.name, outcome.text);
   const std::lock_guard held(mutex_);
   const bool harmless = made_ && blocking() && outcome.code == ncclInvalidArgument;
   if (outcome.failed() && !harmless && !revoked_ && !failure_.failed()) failure_ = outcome;
@@ -177,7 +181,7 @@ ncclComm_t publish(std::shared_ptr<ncclComm> comm) {
 }
 
 void withdraw(ncclComm_t handle) {
-  std::shared_ptr<ncclComm> last;      // goes when the lock is free
+  std::shared_ptr<ncclComm> last;  // goes when the lock is free
   const std::lock_guard held(living().mutex);
   if (auto at = living().comms.find(handle); at != living().comms.end()) {
     last = std::move(at->second);
@@ -194,7 +198,8 @@ std::shared_ptr<ncclComm> find(ncclComm_t handle) {
 Outcome find(ncclComm_t handle, std::shared_ptr<ncclComm>& out) {
   if (!handle) return {ncclInvalidArgument, "the communicator is NULL"};
   out = find(handle);
-  if (!out) return {ncclInvalidArgument, fmt::format("{} is no communicator, or was destroyed", static_cast<void*>(handle))};
+  if (!out)
+    return {ncclInvalidArgument, fmt::format("{} is no communicator, or was destroyed", static_cast<void*>(handle))};
   return {};
 }
 

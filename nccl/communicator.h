@@ -1,6 +1,7 @@
 #pragma once
-// ncclComm: what an ncclComm_t points to: one rank of one communicator, with what NCCL's API keeps beside a tutti::Communicator. And the
-// list of those that exist, so that a handle that was destroyed is an error and not a crash.
+// ncclComm: what an ncclComm_t points to: one rank of one communicator, with what NCCL's API keeps beside a
+// tutti::Communicator. And the list of those that exist, so that a handle that was destroyed is an error and not a
+// crash.
 #include <tutti/communicator.h>
 
 #include <condition_variable>
@@ -19,7 +20,7 @@ namespace tutti::nccl {
 struct CustomReduction {
   ncclDataType_t type;
   double factor = 1;
-  const void* scalar = nullptr;   // not null: where the factor is to be read when an operation starts
+  const void* scalar = nullptr;  // not null: where the factor is to be read when an operation starts
 };
 
 }  // namespace tutti::nccl
@@ -42,14 +43,15 @@ struct ncclComm {
   Outcome state();
 
   bool is_made();
-  // Whether a new one may come from it though it cannot be used: it was revoked, or, where `broken` will do, has failed.
+  // Whether a new one may come from it though it cannot be used: it was revoked, or, where `broken` will do, has
+  // failed.
   bool may_renew(bool broken);
 
   // Of what goes on behind a call that has returned.
   void begin_run();
   void end_run();
   void wait_until_idle();
-  void keep(Outcome& outcome);      // says which communicator it was, where that has a name
+  void keep(Outcome& outcome);  // says which communicator it was, where that has a name
 
   // Each says why not.
   Outcome made(tutti::Result<tutti::Communicator> result);
@@ -74,7 +76,7 @@ struct ncclComm {
   std::condition_variable idle_;
   bool made_ = false, finalized_ = false, revoked_ = false, aborted_ = false;
   int running_ = 0;
-  Outcome failure_;                 // the first
+  Outcome failure_;  // the first
   std::map<ncclRedOp_t, tutti::nccl::CustomReduction> reductions_;
   std::set<std::unique_ptr<char>> registrations_;
 };

@@ -40,7 +40,8 @@ Outcome make_id(ncclUniqueId& out) {
 
 Result<Communicator> create(int rank, int rank_count, const ncclUniqueId& id) {
   const std::string_view text(id.internal, strnlen(id.internal, sizeof id));
-  if (text.starts_with(kByAddress)) return Communicator::create(rank, rank_count, std::string(text.substr(kByAddress.size())));
+  if (text.starts_with(kByAddress))
+    return Communicator::create(rank, rank_count, std::string(text.substr(kByAddress.size())));
   UniqueId ours;
   std::memcpy(ours.bytes.data(), id.internal, sizeof id);
   return Communicator::create(rank, rank_count, ours);
@@ -52,19 +53,22 @@ void introduce() {
   std::transform(debug.begin(), debug.end(), debug.begin(), [](unsigned char c) { return char(std::toupper(c)); });
   Dl_info self{};
   dladdr(reinterpret_cast<const void*>(&introduce), &self);
-  log::write_once(debug == "VERSION" ? log::Level::warning : log::Level::info,
-                  fmt::format("NCCL version {}.{}.{}: {}, {}, {}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, kMark, self.dli_fname ? self.dli_fname : "?",
-                              has_device() ? "beside a CUDA driver" : "on host memory"));
+  log::write_once(
+      debug == "VERSION" ? log::Level::warning : log::Level::info,
+      fmt::format("NCCL version {}.{}.{}: {}, {}, {}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, kMark,
+                  self.dli_fname ? self.dli_fname : "?", has_device() ? "beside a CUDA driver" : "on host memory"));
 }
 
 Outcome check_rank(int rank, int rank_count) {
   if (rank_count < 1) return {ncclInvalidArgument, fmt::format("nranks is {}, wanted at least 1", rank_count)};
-  if (rank < 0 || rank >= rank_count) return {ncclInvalidArgument, fmt::format("rank is {}, wanted 0 to {}", rank, rank_count - 1)};
+  if (rank < 0 || rank >= rank_count)
+    return {ncclInvalidArgument, fmt::format("rank is {}, wanted 0 to {}", rank, rank_count - 1)};
   return {};
 }
 
 // One rank, which the others of `id` meet.
-Outcome add_rank(ncclComm_t* out, int rank_count, const ncclUniqueId& id, int rank, int device, const CommSettings& settings) {
+Outcome add_rank(ncclComm_t* out, int rank_count, const ncclUniqueId& id, int rank, int device,
+                 const CommSettings& settings) {
   if (Outcome good = check_rank(rank, rank_count); !good.ok()) return good;
   introduce();
   Task task;
@@ -90,7 +94,8 @@ Outcome init_all(ncclComm_t* out, int rank_count, const int* devices) {
   if (!out) return {ncclInvalidArgument, "comm is NULL, wanted room for the communicators"};
   if (rank_count < 1) return {ncclInvalidArgument, fmt::format("ndev is {}, wanted at least 1", rank_count)};
   for (int r = 0; devices && r < rank_count; ++r)
-    if (devices[r] < 0) return {ncclInvalidArgument, fmt::format("devlist[{}] is {}, wanted a device's number", r, devices[r])};
+    if (devices[r] < 0)
+      return {ncclInvalidArgument, fmt::format("devlist[{}] is {}, wanted a device's number", r, devices[r])};
   std::fill(out, out + rank_count, nullptr);
   if (Outcome known = check_settings(); !known.ok()) return known;
   ncclUniqueId id;
@@ -98,7 +103,8 @@ Outcome init_all(ncclComm_t* out, int rank_count, const int* devices) {
   Group& group = Group::of_this_thread();
   group.start();
   Outcome first;
-  for (int r = 0; r < rank_count && first.ok(); ++r) first = add_rank(&out[r], rank_count, id, r, devices ? devices[r] : r, {});
+  for (int r = 0; r < rank_count && first.ok(); ++r)
+    first = add_rank(&out[r], rank_count, id, r, devices ? devices[r] : r, {});
   if (!first.ok()) group.refuse(first);
   Outcome ended = group.end();
   return first.ok() ? ended : first;
@@ -111,11 +117,13 @@ Outcome check_parent(ncclComm& parent, bool broken) {
   return usable;
 }
 
-Outcome split(const std::shared_ptr<ncclComm>& parent, int color, int key, ncclComm_t* out, const ncclConfig_t* config) {
+Outcome split(const std::shared_ptr<ncclComm>& parent, int color, int key, ncclComm_t* out,
+              const ncclConfig_t* config) {
   if (!out) return {ncclInvalidArgument, "newcomm is NULL, wanted where to put the communicator"};
   *out = nullptr;
   if (Outcome good = check_parent(*parent, false); !good.ok()) return good;
-  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) return {ncclInvalidArgument, fmt::format("color is {}, wanted at least 0, or NCCL_SPLIT_NOCOLOR", color)};
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+    return {ncclInvalidArgument, fmt::format("color is {}, wanted at least 0, or NCCL_SPLIT_NOCOLOR", color)};
   CommSettings settings = parent->settings();
   if (Outcome read = read_config(config, settings); !read.ok()) return read;
   Task task;
@@ -130,20 +138,25 @@ Outcome split(const std::shared_ptr<ncclComm>& parent, int color, int key, ncclC
   return Group::of_this_thread().add(std::move(task));
 }
 
-Outcome shrink(const std::shared_ptr<ncclComm>& parent, const int* excluded, int excluded_count, ncclComm_t* out, const ncclConfig_t* config, int flags) {
+Outcome shrink(const std::shared_ptr<ncclComm>& parent, const int* excluded, int excluded_count, ncclComm_t* out,
+               const ncclConfig_t* config, int flags) {
   if (!out) return {ncclInvalidArgument, "newcomm is NULL, wanted where to put the communicator"};
   *out = nullptr;
   if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT)
-    return {ncclInvalidArgument, fmt::format("shrinkFlags is {}, wanted NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT", flags)};
+    return {ncclInvalidArgument,
+            fmt::format("shrinkFlags is {}, wanted NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT", flags)};
   const bool ends_what_runs = flags == NCCL_SHRINK_ABORT && parent->is_made() && parent->state().code == ncclInProgress;
   if (Outcome good = check_parent(*parent, true); !good.ok() && !ends_what_runs) return good;
   const int rank = parent->communicator().rank(), rank_count = parent->communicator().rank_count();
   if (excluded_count < 0 || excluded_count >= rank_count || (excluded_count > 0 && !excluded))
-    return {ncclInvalidArgument, fmt::format("excludeRanksCount is {}, wanted 0 to {} and a list of as many", excluded_count, rank_count - 1)};
+    return {ncclInvalidArgument, fmt::format("excludeRanksCount is {}, wanted 0 to {} and a list of as many",
+                                             excluded_count, rank_count - 1)};
   const std::vector<int> without(excluded, excluded + excluded_count);
   for (int r : without)
     if (r < 0 || r >= rank_count || r == rank)
-      return {ncclInvalidArgument, fmt::format("excludeRanksList has {}, wanted ranks from 0 to {} without the caller's, which is {}", r, rank_count - 1, rank)};
+      return {ncclInvalidArgument,
+              fmt::format("excludeRanksList has {}, wanted ranks from 0 to {} without the caller's, which is {}", r,
+                          rank_count - 1, rank)};
   CommSettings settings = parent->settings();
   if (Outcome read = read_config(config, settings); !read.ok()) return read;
   if (flags == NCCL_SHRINK_ABORT) parent->communicator().abort("ncclCommShrink with NCCL_SHRINK_ABORT");
@@ -152,7 +165,9 @@ Outcome shrink(const std::shared_ptr<ncclComm>& parent, const int* excluded, int
   task.comm = std::make_shared<ncclComm>(settings, parent->device());
   task.parent = parent;
   task.handle = out;
-  task.make = [parent = parent.get(), without] { return parent->communicator().shrink(std::chrono::milliseconds(0), without); };
+  task.make = [parent = parent.get(), without] {
+    return parent->communicator().shrink(std::chrono::milliseconds(0), without);
+  };
   *out = publish(task.comm);
   return Group::of_this_thread().add(std::move(task));
 }
@@ -161,10 +176,10 @@ Outcome shrink(const std::shared_ptr<ncclComm>& parent, const int* excluded, int
 template <class Ask>
 ncclResult_t tell(const char* name, ncclComm_t handle, int* out, Ask ask) {
   return answer(name, with(handle, [&](const std::shared_ptr<ncclComm>& comm) -> Outcome {
-    if (!out) return {ncclInvalidArgument, "the result is NULL, wanted where to put it"};
-    if (comm->is_made()) return *out = ask(*comm), Outcome();
-    return comm->ready();
-  }));
+                  if (!out) return {ncclInvalidArgument, "the result is NULL, wanted where to put it"};
+                  if (comm->is_made()) return *out = ask(*comm), Outcome();
+                  return comm->ready();
+                }));
 }
 
 }  // namespace
@@ -197,14 +212,18 @@ ncclResult_t pncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId
   return answer_in_group("ncclCommInitRank", [&] { return tutti::nccl::init(comm, nranks, commId, rank, nullptr); });
 }
 
-ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
-  return answer_in_group("ncclCommInitRankConfig", [&] { return tutti::nccl::init(comm, nranks, commId, rank, config); });
+ncclResult_t pncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+                                     ncclConfig_t* config) {
+  return answer_in_group("ncclCommInitRankConfig",
+                         [&] { return tutti::nccl::init(comm, nranks, commId, rank, config); });
 }
 
 // One meeting point serves any number of ranks: the first id is the one.
-ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds, ncclConfig_t* config) {
+ncclResult_t pncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
+                                       ncclConfig_t* config) {
   return answer_in_group("ncclCommInitRankScalable", [&]() -> Outcome {
-    if (nId < 1 || nId > nranks || !commIds) return {ncclInvalidArgument, fmt::format("nId is {}, wanted 1 to {} and as many ids", nId, nranks)};
+    if (nId < 1 || nId > nranks || !commIds)
+      return {ncclInvalidArgument, fmt::format("nId is {}, wanted 1 to {} and as many ids", nId, nranks)};
     return tutti::nccl::init(newcomm, nranks, commIds[0], myrank, config);
   });
 }
@@ -214,16 +233,21 @@ ncclResult_t pncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
 }
 
 ncclResult_t pncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
-  return answer_in_group("ncclCommSplit", with(comm, [&](Shared parent) { return tutti::nccl::split(parent, color, key, newcomm, config); }));
+  return answer_in_group("ncclCommSplit", with(comm, [&](Shared parent) {
+                           return tutti::nccl::split(parent, color, key, newcomm, config);
+                         }));
 }
 
-ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
+ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
+                             ncclConfig_t* config, int shrinkFlags) {
   return answer_in_group("ncclCommShrink", with(comm, [&](Shared parent) {
-    return tutti::nccl::shrink(parent, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
-  }));
+                           return tutti::nccl::shrink(parent, excludeRanksList, excludeRanksCount, newcomm, config,
+                                                      shrinkFlags);
+                         }));
 }
 
-// Operations are complete when they return, or when the state is no longer ncclInProgress: there is nothing to wait for.
+// Operations are complete when they return, or when the state is no longer ncclInProgress: there is nothing to wait
+// for.
 ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
   return answer("ncclCommFinalize", with(comm, [](Shared of) { return of->finalize(); }));
@@ -232,28 +256,30 @@ ncclResult_t pncclCommFinalize(ncclComm_t comm) {
 ncclResult_t pncclCommDestroy(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
   return answer("ncclCommDestroy", with(comm, [&](Shared of) -> Outcome {
-    of->wait_until_idle();
-    tutti::nccl::withdraw(comm);
-    return {};
-  }));
+                  of->wait_until_idle();
+                  tutti::nccl::withdraw(comm);
+                  return {};
+                }));
 }
 
 ncclResult_t pncclCommAbort(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
   return answer("ncclCommAbort", with(comm, [&](Shared of) -> Outcome {
-    tutti::nccl::withdraw(comm);
-    of->abort("ncclCommAbort");
-    return {};
-  }));
+                  tutti::nccl::withdraw(comm);
+                  of->abort("ncclCommAbort");
+                  return {};
+                }));
 }
 
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int revokeFlags) {
-  return answer("ncclCommRevoke", with(comm, [&](Shared of) -> Outcome {
-    if (revokeFlags != NCCL_REVOKE_DEFAULT) return {ncclInvalidArgument, fmt::format("revokeFlags is {}, wanted NCCL_REVOKE_DEFAULT", revokeFlags)};
-    Outcome revoked = of->revoke();
-    if (revoked.ok() && of->blocking()) of->wait_until_idle();
-    return revoked.ok() ? of->state() : revoked;
-  }));
+  return answer(
+      "ncclCommRevoke", with(comm, [&](Shared of) -> Outcome {
+        if (revokeFlags != NCCL_REVOKE_DEFAULT)
+          return {ncclInvalidArgument, fmt::format("revokeFlags is {}, wanted NCCL_REVOKE_DEFAULT", revokeFlags)};
+        Outcome revoked = of->revoke();
+        if (revoked.ok() && of->blocking()) of->wait_until_idle();
+        return revoked.ok() ? of->state() : revoked;
+      }));
 }
 
 ncclResult_t pncclCommCount(const ncclComm_t comm, int* count) {

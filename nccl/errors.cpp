@@ -29,11 +29,13 @@ const char* pncclGetLastError(ncclComm_t comm) {
 }
 
 ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
-  return tutti::nccl::answer("ncclCommGetAsyncError", tutti::nccl::with(comm, [&](const std::shared_ptr<ncclComm>& of) -> Outcome {
-    if (!asyncError) return {ncclInvalidArgument, "asyncError is NULL, wanted where to put it"};
-    *asyncError = of->state().code;
-    return {};
-  }));
+  return tutti::nccl::answer("ncclCommGetAsyncError",
+                             tutti::nccl::with(comm, [&](const std::shared_ptr<ncclComm>& of) -> Outcome {
+                               if (!asyncError)
+                                 return {ncclInvalidArgument, "asyncError is NULL, wanted where to put it"};
+                               *asyncError = of->state().code;
+                               return {};
+                             }));
 }
 
 // Reads the variables again, and with them how much is told.

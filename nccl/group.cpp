@@ -10,7 +10,7 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr int kLooks = 256;      // at the operations of several communicators in turn, before one is waited for
+constexpr int kLooks = 256;  // at the operations of several communicators in turn, before one is waited for
 
 ncclComm& who_waits(const Task& task) { return task.parent ? *task.parent : *task.comm; }
 
@@ -22,7 +22,7 @@ void take_back(const Task& task) {
 }
 
 Outcome create(Task& task) {
-  Outcome outcome = task.comm->made(task.make());
+  Outcome outcome = caught([&] { return task.comm->made(task.make()); });
   task.comm->keep(outcome);
   return outcome;
 }
@@ -33,7 +33,7 @@ Outcome create_all(std::vector<Task>& tasks) {
   for (Task& task : tasks)
     if (task.make) chains[&who_waits(task)].push_back(&task);
   std::vector<Outcome> outcomes(chains.size());
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   std::size_t at = 0;
   for (const auto& entry : chains) {
     const auto run = [&chain = entry.second, &outcome = outcomes[at]] {
@@ -41,10 +41,12 @@ Outcome create_all(std::vector<Task>& tasks) {
         if (Outcome made = create(*task); outcome.ok()) outcome = std::move(made);
     };
     ++at;
-    if (chains.size() > 1) threads.emplace_back(run);
-    else run();
+    if (chains.size() > 1)
+      threads.emplace_back(run);
+    else
+      run();
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();      // joins them
   const auto failed = std::find_if(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return !o.ok(); });
   return failed == outcomes.end() ? Outcome() : *failed;
 }
@@ -58,7 +60,8 @@ Outcome check_to_self(const std::vector<const Call*>& calls, int rank) {
     open -= call->what == Collective::recv;
   }
   if (open == 0) return {};
-  return {ncclInvalidUsage, fmt::format("rank {} {} itself without a matching {} in the same group", rank, open > 0 ? "sends to" : "receives from", open > 0 ? "ncclRecv" : "ncclSend")};
+  return {ncclInvalidUsage, fmt::format("rank {} {} itself without a matching {} in the same group", rank,
+                                        open > 0 ? "sends to" : "receives from", open > 0 ? "ncclRecv" : "ncclSend")};
 }
 
 struct Started {
@@ -76,7 +79,8 @@ void start_calls(ncclComm& comm, const std::vector<const Call*>& calls, std::vec
 
 // Each of several engines would wait for the others' threads otherwise.
 void wait_for_all(std::vector<Started>& started) {
-  const bool one = std::all_of(started.begin(), started.end(), [&](const Started& s) { return s.comm == started[0].comm; });
+  const bool one =
+      std::all_of(started.begin(), started.end(), [&](const Started& s) { return s.comm == started[0].comm; });
   for (int look = 0; !one && look < kLooks; ++look) {
     bool all = true;
     for (Started& s : started) all &= s.work.test();
@@ -89,9 +93,12 @@ Outcome operate(const std::vector<Task>& tasks) {
   std::vector<std::pair<ncclComm*, std::vector<const Call*>>> by_comm;
   for (const Task& task : tasks) {
     if (task.make) continue;
-    const auto at = std::find_if(by_comm.begin(), by_comm.end(), [&](const auto& entry) { return entry.first == task.comm.get(); });
-    if (at != by_comm.end()) at->second.push_back(&task.call);
-    else by_comm.push_back({task.comm.get(), {&task.call}});
+    const auto at =
+        std::find_if(by_comm.begin(), by_comm.end(), [&](const auto& entry) { return entry.first == task.comm.get(); });
+    if (at != by_comm.end())
+      at->second.push_back(&task.call);
+    else
+      by_comm.push_back({task.comm.get(), {&task.call}});
   }
   for (const auto& [comm, calls] : by_comm) {
     Outcome matched = check_to_self(calls, comm->communicator().rank());
@@ -190,11 +197,16 @@ Outcome Group::carry_out(std::vector<Task> tasks) {
   }
   const auto busy = involved(tasks);
   for (const auto& comm : busy) comm->begin_run();
-  std::thread([tasks = std::move(tasks), busy]() mutable {
-    remember(in(tasks[0].name, perform(tasks)));
+  const Outcome begun = caught([&] {
+    std::thread([tasks = std::move(tasks), busy]() mutable {
+      remember(in(tasks[0].name, caught([&] { return perform(tasks); })));
+      for (const auto& comm : busy) comm->end_run();
+    }).detach();
+    return Outcome{ncclInProgress, ""};
+  });
+  if (begun.failed())
     for (const auto& comm : busy) comm->end_run();
-  }).detach();
-  return {ncclInProgress, ""};
+  return begun;
 }
 
 Outcome Group::simulate(double& seconds) {
@@ -209,7 +221,8 @@ Outcome Group::simulate(double& seconds) {
       return {ncclInvalidUsage, "the group makes communicators: only operations can be simulated"};
     }
     if (task.call.what == Collective::send || task.call.what == Collective::recv) continue;
-    const auto choice = task.comm->communicator().explain(task.call.what, task.call.count, task.call.type, task.call.op);
+    const auto choice =
+        task.comm->communicator().explain(task.call.what, task.call.count, task.call.type, task.call.op);
     if (!choice) return outcome_of(choice.status());
     seconds += choice->seconds;
   }

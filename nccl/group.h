@@ -1,8 +1,8 @@
 #pragma once
-// Group: what one thread has called since ncclGroupStart, and how it is carried out at the outermost end: first the new communicators,
-// those of different parents at once; then the operations, all started before one is waited for. A call outside of groups is a
-// group of its own. Blocking communicators: the end returns when all is complete. Others: it returns ncclInProgress, and a thread
-// carries it out.
+// Group: what one thread has called since ncclGroupStart, and how it is carried out at the outermost end: first the new
+// communicators, those of different parents at once; then the operations, all started before one is waited for. A call
+// outside of groups is a group of its own. Blocking communicators: the end returns when all is complete. Others: it
+// returns ncclInProgress, and a thread carries it out.
 #include <functional>
 #include <vector>
 
@@ -11,11 +11,12 @@
 namespace tutti::nccl {
 
 struct Task {
-  const char* name = "";                    // of the call
-  std::shared_ptr<ncclComm> comm;           // the new one, or the one of the call
-  std::function<Result<Communicator>()> make;   // of a new one: blocks until its ranks have called; empty: it is a call
-  std::shared_ptr<ncclComm> parent;         // of a new one that is split off or shrunk from it; what one parent gives is made in order
-  ncclComm_t* handle = nullptr;             // the user's, who gets NULL should it fail
+  const char* name = "";                       // of the call
+  std::shared_ptr<ncclComm> comm;              // the new one, or the one of the call
+  std::function<Result<Communicator>()> make;  // of a new one: blocks until its ranks have called; empty: it is a call
+  std::shared_ptr<ncclComm>
+      parent;  // of a new one that is split off or shrunk from it; what one parent gives is made in order
+  ncclComm_t* handle = nullptr;  // the user's, who gets NULL should it fail
   Call call;
 };
 
@@ -31,7 +32,8 @@ class Group {
   void refuse(const Outcome& why);
   // ncclInvalidUsage: there is none.
   Outcome end();
-  // Ends it, and says how long it would take; nothing is carried out. ncclInvalidUsage: with new communicators in it, too.
+  // Ends it, and says how long it would take; nothing is carried out. ncclInvalidUsage: with new communicators in it,
+  // too.
   Outcome simulate(double& seconds);
 
  private:

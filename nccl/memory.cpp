@@ -25,7 +25,9 @@ Outcome allocate_for(void** out, std::size_t bytes) {
   if (!out) return {ncclInvalidArgument, "ptr is NULL, wanted where to put the memory"};
   *out = nullptr;
   if (has_device())
-    return {ncclInvalidUsage, "GPU memory is wanted on a machine with a CUDA driver, and this library gives host memory: TUTTI_NCCL_HOST=1 asks for that"};
+    return {ncclInvalidUsage,
+            "GPU memory is wanted on a machine with a CUDA driver, and this library gives host memory: "
+            "TUTTI_NCCL_HOST=1 asks for that"};
   if (bytes == 0) return {};
   auto memory = allocate(bytes);
   if (!memory) return outcome_of(memory.status());
@@ -39,14 +41,17 @@ Outcome give_back(void* memory) {
   if (!memory) return {};
   {
     const std::lock_guard held(allocated().mutex);
-    if (allocated().blocks.erase(memory) == 0) return {ncclInvalidArgument, fmt::format("{} was not given by ncclMemAlloc, or was freed", memory)};
+    if (allocated().blocks.erase(memory) == 0)
+      return {ncclInvalidArgument, fmt::format("{} was not given by ncclMemAlloc, or was freed", memory)};
   }
   deallocate(memory);
   return {};
 }
 
-constexpr const char* kNoWindows = "windows of symmetric memory are not served: register the buffer with ncclCommRegister, or take it from ncclMemAlloc, whose "
-                                   "memory the ranks of a host read in place";
+constexpr const char* kNoWindows =
+    "windows of symmetric memory are not served: register the buffer with ncclCommRegister, or take it from "
+    "ncclMemAlloc, whose "
+    "memory the ranks of a host read in place";
 
 }  // namespace
 }  // namespace tutti::nccl
@@ -69,28 +74,32 @@ ncclResult_t pncclMemFree(void* ptr) {
 // Host memory needs no registration; the handle is there to be given back.
 ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
   return answer("ncclCommRegister", with(comm, [&](Shared of) -> Outcome {
-    if (!handle) return {ncclInvalidArgument, "handle is NULL, wanted where to put it"};
-    *handle = nullptr;
-    if (!buff || size == 0) return {ncclInvalidArgument, fmt::format("buff is {} with {} bytes, wanted a buffer", buff, size)};
-    if (Outcome usable = of->ready(); !usable.ok()) return usable;
-    if (Outcome served = tutti::nccl::check_place({buff}, nullptr); !served.ok()) return served;
-    *handle = of->add_registration();
-    return {};
-  }));
+                  if (!handle) return {ncclInvalidArgument, "handle is NULL, wanted where to put it"};
+                  *handle = nullptr;
+                  if (!buff || size == 0)
+                    return {ncclInvalidArgument, fmt::format("buff is {} with {} bytes, wanted a buffer", buff, size)};
+                  if (Outcome usable = of->ready(); !usable.ok()) return usable;
+                  if (Outcome served = tutti::nccl::check_place({buff}, nullptr); !served.ok()) return served;
+                  *handle = of->add_registration();
+                  return {};
+                }));
 }
 
 ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
-  return answer("ncclCommDeregister", with(comm, [&](Shared of) -> Outcome {
-    if (of->remove_registration(handle)) return {};
-    return {ncclInvalidArgument, fmt::format("{} is no handle that ncclCommRegister gave for this communicator, or was given back", handle)};
-  }));
+  return answer(
+      "ncclCommDeregister", with(comm, [&](Shared of) -> Outcome {
+        if (of->remove_registration(handle)) return {};
+        return {
+            ncclInvalidArgument,
+            fmt::format("{} is no handle that ncclCommRegister gave for this communicator, or was given back", handle)};
+      }));
 }
 
 ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void*, size_t, ncclWindow_t* win, int) {
   return answer("ncclCommWindowRegister", with(comm, [&](Shared) -> Outcome {
-    if (win) *win = nullptr;
-    return {ncclInvalidUsage, tutti::nccl::kNoWindows};
-  }));
+                  if (win) *win = nullptr;
+                  return {ncclInvalidUsage, tutti::nccl::kNoWindows};
+                }));
 }
 
 ncclResult_t pncclCommWindowDeregister(ncclComm_t, ncclWindow_t win) {

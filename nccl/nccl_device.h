@@ -3,7 +3,7 @@
 #ifndef TUTTI_NCCL_DEVICE_H_
 #define TUTTI_NCCL_DEVICE_H_
 
-#include "nccl.h"
+#include <nccl.h>
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -25,9 +25,15 @@ ncclResult_t code_of(Code code) {
   switch (code) {
     case Code::ok: return ncclSuccess;
     case Code::invalid_argument: return ncclInvalidArgument;
-    case Code::invalid_state: case Code::mismatch: case Code::unsupported: return ncclInvalidUsage;
-    case Code::peer_lost: case Code::timeout: case Code::network: case Code::aborted: return ncclRemoteError;
-    case Code::out_of_resources: case Code::damaged: return ncclSystemError;
+    case Code::invalid_state:
+    case Code::mismatch:
+    case Code::unsupported: return ncclInvalidUsage;
+    case Code::peer_lost:
+    case Code::timeout:
+    case Code::network:
+    case Code::aborted: return ncclRemoteError;
+    case Code::out_of_resources:
+    case Code::damaged: return ncclSystemError;
     case Code::internal: break;
   }
   return ncclInternalError;

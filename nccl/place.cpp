@@ -24,7 +24,8 @@ class Driver {
     current_ = function<int(int*)>(library, "cuCtxGetDevice");
     attribute_ = function<int(void*, int, unsigned long long)>(library, "cuPointerGetAttribute");
     int devices = 0;
-    present_ = init && count_devices && current_ && attribute_ && init(0) == 0 && count_devices(&devices) == 0 && devices > 0;
+    present_ =
+        init && count_devices && current_ && attribute_ && init(0) == 0 && count_devices(&devices) == 0 && devices > 0;
   }
   bool present() const { return present_; }
   int current() const {
@@ -34,12 +35,15 @@ class Driver {
   // Memory that the driver has never heard of is the host's.
   bool on_device(const void* pointer) const {
     unsigned type = 0;
-    return attribute_(&type, kMemoryTypeAttribute, reinterpret_cast<std::uintptr_t>(pointer)) == 0 && type == kDeviceMemory;
+    return attribute_(&type, kMemoryTypeAttribute, reinterpret_cast<std::uintptr_t>(pointer)) == 0 &&
+           type == kDeviceMemory;
   }
 
  private:
   template <class Type>
-  static Type* function(void* library, const char* name) { return reinterpret_cast<Type*>(dlsym(library, name)); }
+  static Type* function(void* library, const char* name) {
+    return reinterpret_cast<Type*>(dlsym(library, name));
+  }
 
   bool present_ = false;
   int (*current_)(int*) = nullptr;
@@ -67,8 +71,11 @@ int current_device() { return driver().current(); }
 Outcome check_place(std::initializer_list<const void*> buffers, cudaStream_t stream) {
   if (!has_device()) return {};
   for (const void* buffer : buffers)
-    if (buffer && driver().on_device(buffer)) return {ncclInvalidUsage, fmt::format("the buffer {} is on a GPU; {}", buffer, kHostOnly)};
-  if (stream) return {ncclInvalidUsage, fmt::format("it is for the CUDA stream {}, and cannot be ordered with what is on it; {}", static_cast<void*>(stream), kHostOnly)};
+    if (buffer && driver().on_device(buffer))
+      return {ncclInvalidUsage, fmt::format("the buffer {} is on a GPU; {}", buffer, kHostOnly)};
+  if (stream)
+    return {ncclInvalidUsage, fmt::format("it is for the CUDA stream {}, and cannot be ordered with what is on it; {}",
+                                          static_cast<void*>(stream), kHostOnly)};
   return {};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Place: where the memory of a call lies: host memory, which is served, or a GPU's and its streams, which is where CUDA comes in.
-// Everything of nccl/ that asks the CUDA driver anything is behind these functions.
+// Place: where the memory of a call lies: host memory, which is served, or a GPU's and its streams, which is where CUDA
+// comes in. Everything of nccl/ that asks the CUDA driver anything is behind these functions.
 #include <initializer_list>
 
 #include "nccl/outcome.h"
@@ -13,7 +13,8 @@ Outcome check_settings();
 bool has_device();
 // The device of the calling thread, -1 where there is none.
 int current_device();
-// Whether a call with these buffers on this stream can be served: host memory, complete at return. Null buffers are passed over.
+// Whether a call with these buffers on this stream can be served: host memory, complete at return. Null buffers are
+// passed over.
 Outcome check_place(std::initializer_list<const void*> buffers, cudaStream_t stream);
 
 }  // namespace tutti::nccl

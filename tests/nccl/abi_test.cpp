@@ -1,5 +1,5 @@
-// A program may be compiled against NVIDIA's header and run on this library, or the other way round: both headers say the same, and
-// what NVIDIA's library exports, this one does.
+// A program may be compiled against NVIDIA's header and run on this library, or the other way round: both headers say
+// the same, and what NVIDIA's library exports, this one does.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,8 +14,8 @@
 namespace tutti::test {
 namespace {
 
-constexpr const char* kHeader = TUTTI_NVIDIA_HEADER;      // "": not here
-constexpr const char* kNvidia = TUTTI_NVIDIA_LIBRARY;     // "": not here
+constexpr const char* kHeader = TUTTI_NVIDIA_HEADER;   // "": not here
+constexpr const char* kNvidia = TUTTI_NVIDIA_LIBRARY;  // "": not here
 constexpr const char* kOurs = TUTTI_NCCL_LIBRARY;
 #define NEEDS(path) \
   if (!*(path)) GTEST_SKIP() << "the CUDA toolkit's NCCL is not installed here"
@@ -42,7 +42,8 @@ std::map<std::string, char> exports(const std::string& library) {
 std::set<std::string> names_in(const std::string& text, const std::string& pattern) {
   const std::regex expression(pattern);
   std::set<std::string> found;
-  for (auto at = std::sregex_iterator(text.begin(), text.end(), expression); at != std::sregex_iterator(); ++at) found.insert((*at)[1]);
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), expression); at != std::sregex_iterator(); ++at)
+    found.insert((*at)[1]);
   return found;
 }
 
@@ -72,8 +73,7 @@ TEST(NcclAbi, TheListHasAllThatTheirHeaderHas) {
   EXPECT_GE(macros.size(), 18u);
   EXPECT_GE(values.size(), 35u);
   for (const auto& names : {functions, macros, values})
-    for (const std::string& name : names)
-      EXPECT_TRUE(ours.count(name) || name.ends_with("_INITIALIZER")) << name;
+    for (const std::string& name : names) EXPECT_TRUE(ours.count(name) || name.ends_with("_INITIALIZER")) << name;
 }
 
 TEST(NcclAbi, TheLibraryExportsWhatTheirsDoes) {
@@ -82,8 +82,10 @@ TEST(NcclAbi, TheLibraryExportsWhatTheirsDoes) {
   EXPECT_GT(theirs.size(), 100u);
   for (const auto& [name, kind] : theirs) {
     const auto at = ours.find(name);
-    if (at == ours.end()) ADD_FAILURE() << name << " is missing";
-    else EXPECT_EQ(at->second, kind) << name << ": weak or not";
+    if (at == ours.end())
+      ADD_FAILURE() << name << " is missing";
+    else
+      EXPECT_EQ(at->second, kind) << name << ": weak or not";
   }
 }
 
@@ -94,10 +96,12 @@ TEST(NcclAbi, TheLibraryExportsWhatOurHeadersDeclareAndNothingElse) {
     EXPECT_TRUE(!function || ours.count(name)) << name;
   }
   for (const auto& [name, kind] : ours) {
-    const bool twin = name.starts_with("pnccl"), weak = name.starts_with("nccl") && kind == 'W' && ours.count("p" + name);
+    const bool twin = name.starts_with("pnccl"),
+               weak = name.starts_with("nccl") && kind == 'W' && ours.count("p" + name);
     EXPECT_TRUE(twin || weak || name == "ncclResetDebugInitInternal") << name;
   }
-  EXPECT_NE(command_output(std::string("readelf -d ") + kOurs).find("Library soname: [libnccl.so.2]"), std::string::npos);
+  EXPECT_NE(command_output(std::string("readelf -d ") + kOurs).find("Library soname: [libnccl.so.2]"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What calls do that go well: groups, several communicators at once, split and shrink, memory, custom reductions, simulation.
+// What calls do that go well: groups, several communicators at once, split and shrink, memory, custom reductions,
+// simulation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,11 +38,13 @@ TEST(NcclCalls, AGroupStartsAllItsOperationsBeforeItWaits) {
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     EXPECT_NCCL(ncclSuccess, ncclAllReduce(&sum, &sum, 1, ncclDouble, ncclSum, comm, nullptr));
     EXPECT_NCCL(ncclSuccess, ncclGroupEnd());
-    for (int peer = 0; peer < 3; ++peer) EXPECT_NCCL(ncclSuccess, ncclRecv(in[std::size_t(peer)].data(), 1000, ncclDouble, peer, comm, nullptr));
+    for (int peer = 0; peer < 3; ++peer)
+      EXPECT_NCCL(ncclSuccess, ncclRecv(in[std::size_t(peer)].data(), 1000, ncclDouble, peer, comm, nullptr));
     EXPECT_EQ(sum, rank + 1) << "nothing is done before the outermost end";
     EXPECT_NCCL(ncclSuccess, ncclGroupEnd());
     EXPECT_EQ(sum, 6);
-    for (int peer = 0; peer < 3; ++peer) EXPECT_EQ(in[std::size_t(peer)], random_numbers(1000, unsigned(peer * 10 + rank)));
+    for (int peer = 0; peer < 3; ++peer)
+      EXPECT_EQ(in[std::size_t(peer)], random_numbers(1000, unsigned(peer * 10 + rank)));
   });
 }
 
@@ -65,7 +68,7 @@ TEST(NcclCalls, SplitMakesGroupsByColourInTheOrderOfTheKeys) {
 // One thread makes, splits and uses several ranks: everything in groups.
 TEST(NcclCalls, OneThreadSplitsTheRanksThatItHas) {
   ncclComm_t all[4], parts[4];
-  const int devices[] = {3, 1, 0, 0};      // two of them share one
+  const int devices[] = {3, 1, 0, 0};  // two of them share one
   ASSERT_EQ(ncclCommInitAll(all, 4, devices), ncclSuccess) << ncclGetLastError(nullptr);
   int device = -1;
   EXPECT_NCCL(ncclSuccess, ncclCommCuDevice(all[0], &device));
@@ -77,8 +80,10 @@ TEST(NcclCalls, OneThreadSplitsTheRanksThatItHas) {
   EXPECT_NCCL(ncclSuccess, ncclGroupStart());
   for (int r = 0; r < 4; ++r) {
     in.push_back(random_numbers(777, unsigned(r)));
-    EXPECT_NCCL(ncclSuccess, ncclAllReduce(in.back().data(), out[std::size_t(r)].data(), 777, ncclDouble, ncclMax, parts[r], nullptr));
-    EXPECT_NCCL(ncclSuccess, ncclAllReduce(in.back().data(), wide[std::size_t(r)].data(), 777, ncclDouble, ncclMax, all[r], nullptr));
+    EXPECT_NCCL(ncclSuccess, ncclAllReduce(in.back().data(), out[std::size_t(r)].data(), 777, ncclDouble, ncclMax,
+                                           parts[r], nullptr));
+    EXPECT_NCCL(ncclSuccess, ncclAllReduce(in.back().data(), wide[std::size_t(r)].data(), 777, ncclDouble, ncclMax,
+                                           all[r], nullptr));
   }
   EXPECT_NCCL(ncclSuccess, ncclGroupEnd());
   for (std::size_t r = 0; r < 4; ++r)
@@ -119,7 +124,8 @@ TEST(NcclCalls, ShrinkLeavesOutRanksThatLiveAndDoNotCall) {
     EXPECT_NCCL(ncclSuccess, sum_of_ones(left, 3, 5000));
     EXPECT_NCCL(ncclSuccess, ncclCommDestroy(left));
   });
-  ranks.run([](int, ncclComm_t comm) { EXPECT_NCCL(ncclSuccess, sum_of_ones(comm, 5)) << "the parent stays as it was"; });
+  ranks.run(
+      [](int, ncclComm_t comm) { EXPECT_NCCL(ncclSuccess, sum_of_ones(comm, 5)) << "the parent stays as it was"; });
 }
 
 TEST(NcclCalls, ShrinkToFewerThanHalfOfTheRanks) {
@@ -153,7 +159,9 @@ TEST(NcclCalls, PreMulSumReadsItsScalarWhenItShould) {
   });
   const std::int64_t exact = (std::int64_t(1) << 60) + 1;
   ncclRedOp_t op;
-  EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, const_cast<std::int64_t*>(&exact), ncclInt64, ncclScalarHostImmediate, ranks[0]), ncclInvalidArgument);
+  EXPECT_EQ(
+      ncclRedOpCreatePreMulSum(&op, const_cast<std::int64_t*>(&exact), ncclInt64, ncclScalarHostImmediate, ranks[0]),
+      ncclInvalidArgument);
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("1152921504606846977"));
 }
 
@@ -179,6 +187,20 @@ TEST(NcclCalls, MemoryIsGivenRegisteredAndTakenBack) {
   EXPECT_EQ(none, nullptr);
 }
 
+// One rank waits in the first communicator while both go through the second.
+TEST(NcclCalls, CommunicatorsDoNotWaitForEachOther) {
+  Ranks ranks(2);
+  ncclComm_t second[2];
+  ranks.run([&](int rank, ncclComm_t comm) {
+    EXPECT_NCCL(ncclSuccess, ncclCommSplit(comm, 0, rank, &second[rank], nullptr));
+  });
+  std::thread waits([&] { EXPECT_NCCL(ncclSuccess, sum_of_ones(ranks[0], 2, 100000)); });
+  ranks.run([&](int rank, ncclComm_t) { EXPECT_NCCL(ncclSuccess, sum_of_ones(second[rank], 2, 100000)); });
+  EXPECT_NCCL(ncclSuccess, sum_of_ones(ranks[1], 2, 100000));
+  waits.join();
+  for (ncclComm_t comm : second) EXPECT_NCCL(ncclSuccess, ncclCommDestroy(comm));
+}
+
 // Threads and descriptors, also of ids: they end when all have met, which of one rank is at once.
 TEST(NcclCalls, NothingIsLeftOfCommunicatorsThatCameAndWent) {
   const auto come_and_go = [](int count) {
@@ -196,7 +218,8 @@ TEST(NcclCalls, NothingIsLeftOfCommunicatorsThatCameAndWent) {
   ASSERT_TRUE(settled(descriptors_before + 2, threads_before)) << "what stays is the process's, not a communicator's";
   const std::size_t kept = descriptors();
   for (int i = 0; i < 10; ++i) come_and_go(1 + i % 3);
-  EXPECT_TRUE(settled(kept, threads_before)) << descriptors() << " descriptors of " << kept << ", " << entries("/proc/self/task") << " entries of " << threads_before;
+  EXPECT_TRUE(settled(kept, threads_before)) << descriptors() << " descriptors of " << kept << ", "
+                                             << entries("/proc/self/task") << " entries of " << threads_before;
 }
 
 TEST(NcclCalls, ASimulatedGroupTellsATimeAndMovesNothing) {
@@ -215,14 +238,16 @@ TEST(NcclCalls, ASimulatedGroupTellsATimeAndMovesNothing) {
   ncclSimInfo_t bare{};
   EXPECT_NCCL(ncclSuccess, ncclGroupStart());
   EXPECT_EQ(ncclGroupSimulateEnd(&bare), ncclInvalidArgument);
-  EXPECT_NCCL(ncclSuccess, ncclAllReduce(&small, &small, 0, ncclFloat, ncclSum, ranks[0], nullptr)) << "the group was ended nevertheless";
+  EXPECT_NCCL(ncclSuccess, ncclAllReduce(&small, &small, 0, ncclFloat, ncclSum, ranks[0], nullptr))
+      << "the group was ended nevertheless";
 }
 
 TEST(NcclCalls, WhatIsNotServedSaysSo) {
   Ranks ranks(1);
   float buffer[16];
   ncclWindow_t window = reinterpret_cast<ncclWindow_t>(buffer);
-  EXPECT_EQ(ncclCommWindowRegister(ranks[0], buffer, sizeof buffer, &window, NCCL_WIN_COLL_SYMMETRIC), ncclInvalidUsage);
+  EXPECT_EQ(ncclCommWindowRegister(ranks[0], buffer, sizeof buffer, &window, NCCL_WIN_COLL_SYMMETRIC),
+            ncclInvalidUsage);
   EXPECT_EQ(window, nullptr);
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("windows of symmetric memory are not served"));
   EXPECT_EQ(ncclDevCommCreate(ranks[0], nullptr, nullptr), ncclInvalidUsage);

@@ -27,7 +27,8 @@ TEST(NcclConfig, ItsHeadAndItsFieldsAreChecked) {
     EXPECT_EQ(comm, nullptr);
     return last();
   };
-  EXPECT_THAT(refused([](ncclConfig_t& c) { c.magic = 0xdeadbeef; }), AllOf(HasSubstr("magic is 0xdeadbeef"), HasSubstr("NCCL_CONFIG_INITIALIZER")));
+  EXPECT_THAT(refused([](ncclConfig_t& c) { c.magic = 0xdeadbeef; }),
+              AllOf(HasSubstr("magic is 0xdeadbeef"), HasSubstr("NCCL_CONFIG_INITIALIZER")));
   EXPECT_THAT(refused([](ncclConfig_t& c) { c.size = 0; }), HasSubstr("size is 0"));
   EXPECT_THAT(refused([](ncclConfig_t& c) { c.size = 1 << 20; }), HasSubstr("size is 1048576"));
   EXPECT_THAT(refused([](ncclConfig_t& c) { c.version = 2100; }), HasSubstr("version is 2100"));
@@ -49,7 +50,7 @@ TEST(NcclConfig, StructuresOfOtherVersionsAreTaken) {
   ncclConfig_t first = NCCL_CONFIG_INITIALIZER;
   first.size = 24;
   first.version = NCCL_VERSION(2, 14, 3);
-  first.cgaClusterSize = -7;      // in the old one's padding
+  first.cgaClusterSize = -7;  // in the old one's padding
   for (ncclConfig_t* config : {&longer.known, &first}) {
     ncclComm_t comm = nullptr;
     EXPECT_NCCL(ncclSuccess, ncclCommInitRankConfig(&comm, 1, id, 0, config));
@@ -124,7 +125,9 @@ TEST(NcclGroups, ARefusedCallRefusesTheGroup) {
   EXPECT_NCCL(ncclSuccess, ncclSend(&x, 1, ncclFloat, 0, ranks[0], nullptr));
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
   EXPECT_THAT(last(), HasSubstr("rank 0 sends to itself without a matching ncclRecv"));
-  ranks.run([](int, ncclComm_t comm) { EXPECT_NCCL(ncclSuccess, sum_of_ones(comm, 2)) << "of neither group anything was started"; });
+  ranks.run([](int, ncclComm_t comm) {
+    EXPECT_NCCL(ncclSuccess, sum_of_ones(comm, 2)) << "of neither group anything was started";
+  });
 }
 
 TEST(NcclFailures, RanksThatCallDifferentThingsAreTold) {
@@ -170,8 +173,8 @@ TEST(NcclFailures, AbortFromAnotherThreadEndsACallThatWaits) {
   std::thread waiter([&] {
     float x = 1;
     called = true;
-    const ncclResult_t result = ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, ranks[0], nullptr);   // rank 1 never comes
-    EXPECT_THAT(result, AnyOf(ncclRemoteError, ncclInvalidUsage, ncclInvalidArgument));     // or it had not begun
+    const ncclResult_t result = ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, ranks[0], nullptr);  // rank 1 never comes
+    EXPECT_THAT(result, AnyOf(ncclRemoteError, ncclInvalidUsage, ncclInvalidArgument));           // or it had not begun
   });
   while (!called) std::this_thread::yield();
   EXPECT_NCCL(ncclSuccess, ncclCommAbort(ranks[0]));
@@ -187,7 +190,7 @@ TEST(NcclFailures, ARevokedCommunicatorCanBeSplitAndShrunk) {
   std::atomic<bool> called{false};
   std::thread waiter([&] {
     called = true;
-    EXPECT_NE(sum_of_ones(ranks[0], 3, 1000), ncclSuccess);      // the others never come
+    EXPECT_NE(sum_of_ones(ranks[0], 3, 1000), ncclSuccess);  // the others never come
   });
   while (!called) std::this_thread::yield();
   ranks.run([](int rank, ncclComm_t comm) {

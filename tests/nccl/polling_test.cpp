@@ -44,7 +44,8 @@ TEST(NcclPolling, OneThreadMakesAndUsesTwoRanks) {
   EXPECT_EQ(poll(comms[1]), ncclSuccess);
   float x[2] = {2, 3}, y[2] = {};
   EXPECT_EQ(ncclAllReduce(&x[0], &y[0], 1, ncclFloat, ncclSum, comms[0], nullptr), ncclInProgress);
-  EXPECT_EQ(ncclAllReduce(&x[0], &y[0], 1, ncclFloat, ncclSum, comms[0], nullptr), ncclInvalidArgument) << "the one before is still under way";
+  EXPECT_EQ(ncclAllReduce(&x[0], &y[0], 1, ncclFloat, ncclSum, comms[0], nullptr), ncclInvalidArgument)
+      << "the one before is still under way";
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("still in progress"));
   EXPECT_NCCL(ncclSuccess, ncclCommGetAsyncError(comms[0], &state));
   EXPECT_EQ(state, ncclInProgress);

@@ -4,6 +4,7 @@
  *   program where                        prints the file that ncclAllReduce comes from
  *   program processes N | threads N      N ranks, each by ncclCommInitRank, as processes or threads
  *   program one-thread N                 N ranks of one thread: ncclCommInitAll, and groups
+ *   program place                        what is said to GPU memory and streams, by the pretended driver
  *   program join RANK N ID WHAT          one rank beside others; WHAT: "die" (killed after an operation), "stay" (takes part in all that follows) */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -336,6 +337,22 @@ static int join(int rank, int ranks, const char* id, const char* what) {
   return 0;
 }
 
+static int place(void) {
+  ncclComm_t comm;
+  int device = -1;
+  float x = 5, y = 0;
+  void *const on_gpu = (void*)0x10000, *memory = NULL;
+  ncclUniqueId id;
+  CHECK(ncclGetUniqueId(&id));
+  CHECK(ncclCommInitRank(&comm, 1, id, 0));
+  CHECK(ncclCommCuDevice(comm, &device));
+  CHECK(ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, comm, NULL));
+  const int calls[] = {(int)ncclAllReduce(on_gpu, &y, 1, ncclFloat, ncclSum, comm, NULL), (int)ncclRecv(on_gpu, 1, ncclFloat, 0, comm, NULL),
+                       (int)ncclAllReduce(&x, &y, 1, ncclFloat, ncclSum, comm, (cudaStream_t)&x), (int)ncclMemAlloc(&memory, 8)};
+  printf("device %d, host %g, results %d %d %d %d\n", device, y, calls[0], calls[1], calls[2], calls[3]);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "";
   const int count = argc > 2 ? atoi(argv[2]) : 0;
@@ -346,6 +363,7 @@ int main(int argc, char** argv) {
     printf("%d %s\n", version, info.dli_fname);
     return 0;
   }
+  if (strcmp(mode, "place") == 0) return place();
   if (strcmp(mode, "join") == 0 && argc == 6) return join(count, atoi(argv[3]), argv[4], argv[5]);
   if (count < 1 || count > kMostRanks) return fprintf(stderr, "usage: see the head of the source\n"), 2;
   if (strcmp(mode, "processes") == 0) return run_processes(count);

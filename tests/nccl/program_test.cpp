@@ -1,4 +1,5 @@
-// program.c, which knows nccl.h alone: as it is, and built for NVIDIA's library with ours preloaded. It says where its functions are.
+// program.c, which knows nccl.h alone: as it is, and built for NVIDIA's library with ours preloaded. It says where its
+// functions are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -34,7 +35,8 @@ void expect_from(const std::string& command, const std::string& file) {
   const Ran where = ran(command + " where");
   EXPECT_EQ(where.status, 0) << where.output;
   ASSERT_TRUE(where.output.starts_with("22809 ") && where.output.ends_with("\n")) << where.output;
-  EXPECT_EQ(std::filesystem::canonical(where.output.substr(6, where.output.size() - 7)), std::filesystem::canonical(file));
+  EXPECT_EQ(std::filesystem::canonical(where.output.substr(6, where.output.size() - 7)),
+            std::filesystem::canonical(file));
 }
 
 class Program : public testing::TestWithParam<const char*> {};
@@ -79,9 +81,22 @@ TEST(NcclProgram, RanksMeetWhereNcclCommIdSays) {
 }
 
 TEST(NcclProgram, CallsDoNotBlockWhereNcclCommBlockingSays) {
-  const Ran said = ran("NCCL_COMM_BLOCKING=0 " + kProgram + " threads 1");     // which takes ncclInProgress for a failure
+  const Ran said = ran("NCCL_COMM_BLOCKING=0 " + kProgram + " threads 1");  // which takes ncclInProgress for a failure
   EXPECT_NE(said.status, 0);
   EXPECT_THAT(said.output, HasSubstr("still in progress"));
+}
+
+// GPU memory and streams are refused where there is a driver; host memory is served, and by TUTTI_NCCL_HOST=1 nothing
+// else is looked for.
+TEST(NcclProgram, BesideADriverHostMemoryIsServedAndGpuMemoryRefused) {
+  const std::string beside = "env -u TUTTI_NCCL_HOST LD_LIBRARY_PATH=" TUTTI_PRETENDED_DRIVER " ";
+  const Ran said = ran(beside + kProgram + " place");
+  EXPECT_THAT(said.output, HasSubstr("device 0, host 5, results 5 5 5 5\n"));
+  EXPECT_THAT(said.output, HasSubstr("ncclAllReduce: the buffer 0x10000 is on a GPU; this library serves host memory"));
+  EXPECT_THAT(said.output, HasSubstr("ncclAllReduce: it is for the CUDA stream"));
+  EXPECT_THAT(said.output, HasSubstr("ncclMemAlloc: GPU memory is wanted"));
+  const Ran host = ran(beside + "TUTTI_NCCL_HOST=1 " + kProgram + " processes 2");
+  EXPECT_EQ(host.output, "300 cases right on 2 ranks\n");
 }
 
 TEST(NcclProgram, ASettingThatIsNoSwitchIsRefusedByName) {

@@ -132,6 +132,43 @@ TEST_P(Lost, DestroyWithPendingOperationsIsQuick) {
   EXPECT_FALSE(other.wait().ok());
 }
 
+// A rank whose last operation is over leaves; another one makes that call only when it has seen it go.
+TEST_P(Lost, WhatARankSentBeforeItLeftArrives) {
+  const Settings settings = {{"TUTTI_TRANSPORT", GetParam()}};
+  const std::string address = fresh_address();
+  Child leaver([&] {
+    Environment environment(settings);
+    Communicator comm = joined(0, 3, address);
+    const std::vector<float> gift(1000, 7);
+    const bool sent = comm.barrier().wait().ok() && comm.send({gift.data(), gift.size(), DataType::f32, 1}).wait().ok();
+    comm.destroy();
+    return sent ? 0 : 1;
+  });
+  World world(3, 1, address, settings);
+  std::atomic<bool> gone{false};
+  world.run([&](Communicator& comm) {
+    ASSERT_TRUE(comm.barrier().wait().ok());
+    float x = 3;
+    if (comm.rank() == 2) {
+      gone.wait(false);
+      EXPECT_EQ(comm.send({&x, 1, DataType::f32, 1}).wait(), Status());
+      return;
+    }
+    Work other = comm.recv({&x, 1, DataType::f32, 2});
+    EXPECT_EQ(leaver.exit_code(), 0);
+    EXPECT_FALSE(other.wait_for(milliseconds(300))) << "it looks after the links meanwhile";
+    gone = true;
+    gone.notify_all();
+    EXPECT_EQ(other.wait(), Status());
+    std::vector<float> gift(1000);
+    EXPECT_EQ(comm.recv({gift.data(), gift.size(), DataType::f32, 0}).wait(), Status());
+    EXPECT_EQ(gift, std::vector<float>(1000, 7));
+    const Status more = comm.recv({gift.data(), 1, DataType::f32, 0}).wait();
+    EXPECT_EQ(more.code(), Code::peer_lost) << more.to_string();
+    EXPECT_EQ(more.culprit(), 0);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Wires, Lost, testing::Values("shm", "tcp"));
 
 TEST(Late, ARankThatComesLaterThanTheTimeoutIsNotAFailure) {
