@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "comm/handshake.h"
 #include "core/config.h"
 #include "core/log.h"
 
@@ -25,6 +26,14 @@ constexpr milliseconds kCallLimit{1'800'000};   // for a sign of ranks that are 
 std::string new_ticket() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+// What stands on a roster passes wires that encrypt nothing: the secret in an id, its bytes 4 to 19, is masked by the job's key. The mask
+// of a mask is the id.
+UniqueId masked(UniqueId id, const std::string& ticket) {
+  const JobKey mask = make_job_key("id for " + ticket + " of " + environment("TUTTI_JOB_KEY"));
+  for (std::size_t i = 0; i < 16; ++i) id.bytes[4 + i] ^= mask.secret[i];
+  return id;
 }
 
 // Others have been lost, and those that are left may try again.
@@ -81,7 +90,8 @@ Result<bool> Membership::look(Time begun) {
     return false;
   }
   Status status;
-  if (const auto offer = roster_->offer(ticket_)) {
+  if (auto offer = roster_->offer(ticket_)) {
+    offer->id = masked(offer->id, ticket_);
     status = accept(*offer);
   } else if (my_turn(begun)) {
     status = lead();
@@ -115,7 +125,8 @@ Status Membership::lead() {
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     const Roster::Offer offer{int(i), int(waiting.size()), *id};
     if (waiting[i].ticket == ticket_) own = offer;
-    if (const Status status = roster_->add(Roster::offer_line(waiting[i].ticket, offer)); !status) return status;
+    const std::string line = Roster::offer_line(waiting[i].ticket, {offer.rank, offer.count, masked(*id, waiting[i].ticket)});
+    if (const Status status = roster_->add(line); !status) return status;
   }
   return accept(own);
 }
@@ -181,7 +192,7 @@ Membership::Call Membership::call_up() {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     call.slots.push_back(all[rank].first);
     if (all[rank].second.empty()) continue;
-    (void)roster_->add(Roster::offer_line(all[rank].second, {int(rank), call.count, call.id}));
+    (void)roster_->add(Roster::offer_line(all[rank].second, {int(rank), call.count, masked(call.id, all[rank].second)}));
   }
   return call;
 }

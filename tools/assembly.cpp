@@ -155,7 +155,9 @@ Status Assembly::open_relay(const Job& job, const AssemblyPlan& plan) {
   master_ = join_address(job.master_address, job.master_port);
   // The same port on all hosts where it is free: who comes back may ask any of them.
   const std::string any = local_address_.find(':') == std::string::npos ? "0.0.0.0" : "::";
-  const std::vector<std::string> elsewhere = {join_address(any, job.master_port), join_address(any, 0)};
+  std::vector<std::string> elsewhere = {join_address(any, 0)};
+  const bool own_machine = listenable(job.master_address, 0).ok();      // where several launchers share one, that port is host 0's
+  if (!own_machine) elsewhere.insert(elsewhere.begin(), join_address(any, job.master_port));
   const std::string key = job.job_key.empty() ? "address " + master_ : job.job_key;
   auto relay = Relay::open(roster_.get(), job.host_rank == 0 ? numeric_addresses(master_) : elsewhere, comm::make_job_key(key));
   if (!relay) return relay.status();
