@@ -86,6 +86,7 @@ Result<bool> Membership::look(Time begun) {
   if (roster_->end()) return Status(Code::aborted, "the job has ended meanwhile: " + *roster_->end());
   if (ticket_.empty()) {
     ticket_ = new_ticket();
+    asked_ = Clock::now();
     if (const Status status = roster_->add(fmt::format("wait {} {}", slot_, ticket_)); !status) return status;
     return false;
   }
@@ -97,7 +98,8 @@ Result<bool> Membership::look(Time begun) {
     status = lead();
   } else {
     const bool at_work = roster_->count(Roster::State::member) > 0;
-    if (Clock::now() - begun > (at_work ? kCallLimit : limit_)) return late();
+    const bool hopeless = roster_->ranks() - roster_->count(Roster::State::gone) < roster_->least();
+    if (hopeless || Clock::now() - begun > (at_work ? kCallLimit : limit_)) return late();
     return false;
   }
   if (status) return true;
@@ -109,10 +111,13 @@ Result<bool> Membership::look(Time begun) {
 }
 
 bool Membership::my_turn(Time begun) const {
-  if (roster_->count(Roster::State::member) + roster_->count(Roster::State::offered) > 0) return false;
+  if (roster_->count(Roster::State::member) > 0) return false;
+  // Who was offered a place before this process asked, and has not come since, never will.
+  if (roster_->count(Roster::State::offered) > 0 && Clock::now() - asked_ < kMeeting) return false;
   const auto waiting = roster_->waiting();
   if (waiting.empty() || waiting.front().slot != slot_ || waiting.front().ticket != ticket_) return false;
-  if (int(waiting.size()) + roster_->count(Roster::State::gone) == roster_->ranks()) return int(waiting.size()) >= roster_->least();
+  const int others = roster_->count(Roster::State::gone) + roster_->count(Roster::State::offered);
+  if (int(waiting.size()) + others == roster_->ranks()) return int(waiting.size()) >= roster_->least();
   return Clock::now() - begun > limit_ / 2 && int(waiting.size()) >= roster_->least();
 }
 
@@ -168,7 +173,7 @@ Status Membership::late() const {
     const auto state = roster_->state(slot);
     if (state == Roster::State::absent || state == Roster::State::gone) missing.push_back(slot);
   }
-  return Status(Code::timeout, fmt::format("waited {} s for the ranks to come together: {} of {} are here, {} are wanted at least, missing: {}",
+  return Status(Code::timeout, fmt::format("the ranks did not come together (TUTTI_INIT_TIMEOUT is {} s): {} of {} are here, {} are wanted at least, missing: {}",
                                            limit_.count() / 1000, roster_->ranks() - int(missing.size()), roster_->ranks(), roster_->least(),
                                            missing.empty() ? "none" : fmt::format("{}", fmt::join(missing, ", "))));
 }
