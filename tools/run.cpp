@@ -130,9 +130,16 @@ Result<std::unique_ptr<Assembly>> assemble(const RunFlags& flags, Job& job, int 
 }
 
 // The ranks of this host, from their start to the end of the last one.
-Result<Outcome> run_ranks(const RunFlags& flags, const Job& job, int lifeline, const std::string& roster, std::optional<Restarts>& elastic) {
-  const auto commands = rank_commands(flags, job, roster);
+Result<Outcome> run_ranks(const RunFlags& flags, const Job& job, int lifeline, Assembly* assembly, std::optional<Restarts>& elastic) {
+  const auto commands = rank_commands(flags, job, elastic ? assembly->path() : "");
   SupervisorOptions options;
+  if (assembly && !elastic && !flags.control) {      // else the launcher above us stops all
+    options.ended = assembly->ended();
+    options.after_failure = [assembly](const Child& child, std::size_t) {
+      assembly->fail(fmt::format("{} on {} (pid {}) {}", child.label, host_name(), child.pid, ending_text(child.wait_status)));
+      return After::stop;
+    };
+  }
   if (elastic) options.after_failure = [&](const Child& child, std::size_t local) { return elastic->after(job.rank(int(local)), child); };
   options.kill_after = kill_after(flags);
   options.lifeline = lifeline;
@@ -155,7 +162,7 @@ int run_here(const RunFlags& flags, Job job) {
       if (is_elastic(flags)) elastic.emplace(assembly->roster(), flags.max_restarts.value_or(0));
     }
     for (;;) {
-      const auto outcome = run_ranks(flags, job, lifeline, elastic ? assembly->path() : "", elastic);
+      const auto outcome = run_ranks(flags, job, lifeline, assembly.get(), elastic);
       const bool again = elastic && job.host_count == 1 && outcome.ok() && elastic->all_again(*outcome, job.restart_count);
       if (!again) return finish(outcome, elastic ? elastic->ended() : "");
       if (const auto port = free_port(true); port.ok() && !flags.master_port) job.master_port = *port;

@@ -144,6 +144,31 @@ TEST(AssemblyTest, SaysWhoIsMissing) {
   EXPECT_THAT(told[0], HasSubstr("1 of 3 hosts joined, waiting for b, c, 1 s left"));
 }
 
+TEST(AssemblyTest, TwoHostsOfOneNumberAreTold) {
+  Job job;
+  job.host_count = 3;
+  job.host_rank = 1;
+  job.job_key = "secret";
+  Host zero;      // in the place of host 0, which passes lines on
+  job.master_port = zero.relay->port();
+  std::vector<std::string> told;
+  AssemblyPlan plan = plan_for("", told);
+  plan.limit = seconds(3);
+  Job twin = job;
+  Status other;
+  std::vector<std::string> told_too;
+  std::thread thread([&] {
+    AssemblyPlan plan_too = plan_for("", told_too);
+    plan_too.limit = seconds(3);
+    other = Assembly::meet(twin, plan_too).status();
+  });
+  const Status own = Assembly::meet(job, plan).status();
+  thread.join();
+  EXPECT_TRUE(own.code() == Code::invalid_argument || other.code() == Code::invalid_argument) << own.text() << other.text();
+  const std::string text = own.code() == Code::invalid_argument ? own.text() : other.text();
+  EXPECT_THAT(text, HasSubstr("as host number 1 too: each host wants a --node-rank of its own"));
+}
+
 Result<std::optional<Allocation>> allocation(std::map<std::string, std::string> names) {
   return read_allocation([&](const char* name) {
     const auto found = names.find(name);
