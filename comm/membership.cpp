@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kLook{20};               // between looks at the roster
-constexpr milliseconds kMeeting{20'000};        // of ranks that are known to wait; one that has died costs the others so much
+constexpr milliseconds kMeeting{10'000};        // of ranks that are known to wait; one that has died costs the others so much
 constexpr milliseconds kCallLimit{1'800'000};   // for a sign of ranks that are at work: a step may be long
 
 std::string new_ticket() {

@@ -117,7 +117,7 @@ TEST(AssemblyTest, AFileGivesNumbersKeyAndAddressAndGoesAwayWithTheLast) {
   EXPECT_THAT(Assembly::meet(third, plan_for(file, told)).status().text(), HasSubstr("all 2 hosts of the job are there already"));
   Job different = job;
   different.local_ranks = 7;
-  EXPECT_THAT(Assembly::meet(different, plan_for(file, told)).status().text(), HasSubstr("the job there has 2 ranks"));
+  EXPECT_THAT(Assembly::meet(different, plan_for(file, told)).status().text(), HasSubstr("--nnodes and -n must be the same on all"));
   const int number = other.host_rank;
   second.reset();
   Job again = other;

@@ -78,7 +78,7 @@ TEST(Run, KillsThoseThatDoNotObeySigterm) {
 TEST(Run, SaysWhyAProgramCannotStart) {
   Launched missing({"run", "-n", "2", "no-such-program-here"});
   EXPECT_EQ(missing.exit_status(), 127);
-  EXPECT_EQ(missing.err(), "tutti run: program not found: no-such-program-here\n");
+  EXPECT_EQ(missing.err(), "tutti run: program not found: no-such-program-here [TUTTI-E110]\n");
   Launched text({"run", "-n", "2", TUTTI_SOURCE_DIR "/LICENSE"});
   EXPECT_EQ(text.exit_status(), 126);
   EXPECT_THAT(text.err(), HasSubstr("is not executable"));
@@ -90,7 +90,7 @@ TEST(Run, SaysWhichInterpreterIsMissing) {
   chmod(script.c_str(), 0755);
   Launched job({"run", "-n", "2", script});
   EXPECT_EQ(job.exit_status(), 1);
-  EXPECT_EQ(job.err(), "tutti run: cannot execute " + script + " for rank 0: No such file or directory\n");
+  EXPECT_EQ(job.err(), "tutti run: cannot execute " + script + " for rank 0: No such file or directory [TUTTI-E110]\n");
   EXPECT_TRUE(job.nothing_left());
   unlink(script.c_str());
 }
