@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "comm/handshake.h"
 #include "core/config.h"
 #include "core/log.h"
 
@@ -19,12 +20,20 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kLook{20};               // between looks at the roster
-constexpr milliseconds kMeeting{20'000};        // of ranks that are known to wait; one that has died costs the others so much
+constexpr milliseconds kMeeting{10'000};        // of ranks that are known to wait; one that has died costs the others so much
 constexpr milliseconds kCallLimit{1'800'000};   // for a sign of ranks that are at work: a step may be long
 
 std::string new_ticket() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+// What stands on a roster passes wires that encrypt nothing: the secret in an id, its bytes 4 to 19, is masked by the job's key. The mask
+// of a mask is the id.
+UniqueId masked(UniqueId id, const std::string& ticket) {
+  const JobKey mask = make_job_key("id for " + ticket + " of " + environment("TUTTI_JOB_KEY"));
+  for (std::size_t i = 0; i < 16; ++i) id.bytes[4 + i] ^= mask.secret[i];
+  return id;
 }
 
 // Others have been lost, and those that are left may try again.
@@ -77,17 +86,20 @@ Result<bool> Membership::look(Time begun) {
   if (roster_->end()) return Status(Code::aborted, "the job has ended meanwhile: " + *roster_->end());
   if (ticket_.empty()) {
     ticket_ = new_ticket();
+    asked_ = Clock::now();
     if (const Status status = roster_->add(fmt::format("wait {} {}", slot_, ticket_)); !status) return status;
     return false;
   }
   Status status;
-  if (const auto offer = roster_->offer(ticket_)) {
+  if (auto offer = roster_->offer(ticket_)) {
+    offer->id = masked(offer->id, ticket_);
     status = accept(*offer);
   } else if (my_turn(begun)) {
     status = lead();
   } else {
     const bool at_work = roster_->count(Roster::State::member) > 0;
-    if (Clock::now() - begun > (at_work ? kCallLimit : limit_)) return late();
+    const bool hopeless = roster_->ranks() - roster_->count(Roster::State::gone) < roster_->least();
+    if (hopeless || Clock::now() - begun > (at_work ? kCallLimit : limit_)) return late();
     return false;
   }
   if (status) return true;
@@ -99,10 +111,13 @@ Result<bool> Membership::look(Time begun) {
 }
 
 bool Membership::my_turn(Time begun) const {
-  if (roster_->count(Roster::State::member) + roster_->count(Roster::State::offered) > 0) return false;
+  if (roster_->count(Roster::State::member) > 0) return false;
+  // Who was offered a place before this process asked, and has not come since, never will.
+  if (roster_->count(Roster::State::offered) > 0 && Clock::now() - asked_ < kMeeting) return false;
   const auto waiting = roster_->waiting();
   if (waiting.empty() || waiting.front().slot != slot_ || waiting.front().ticket != ticket_) return false;
-  if (int(waiting.size()) + roster_->count(Roster::State::gone) == roster_->ranks()) return int(waiting.size()) >= roster_->least();
+  const int others = roster_->count(Roster::State::gone) + roster_->count(Roster::State::offered);
+  if (int(waiting.size()) + others == roster_->ranks()) return int(waiting.size()) >= roster_->least();
   return Clock::now() - begun > limit_ / 2 && int(waiting.size()) >= roster_->least();
 }
 
@@ -115,7 +130,8 @@ Status Membership::lead() {
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     const Roster::Offer offer{int(i), int(waiting.size()), *id};
     if (waiting[i].ticket == ticket_) own = offer;
-    if (const Status status = roster_->add(Roster::offer_line(waiting[i].ticket, offer)); !status) return status;
+    const std::string line = Roster::offer_line(waiting[i].ticket, {offer.rank, offer.count, masked(*id, waiting[i].ticket)});
+    if (const Status status = roster_->add(line); !status) return status;
   }
   return accept(own);
 }
@@ -157,7 +173,7 @@ Status Membership::late() const {
     const auto state = roster_->state(slot);
     if (state == Roster::State::absent || state == Roster::State::gone) missing.push_back(slot);
   }
-  return Status(Code::timeout, fmt::format("waited {} s for the ranks to come together: {} of {} are here, {} are wanted at least, missing: {}",
+  return Status(Code::timeout, fmt::format("the ranks did not come together (TUTTI_INIT_TIMEOUT is {} s): {} of {} are here, {} are wanted at least, missing: {}",
                                            limit_.count() / 1000, roster_->ranks() - int(missing.size()), roster_->ranks(), roster_->least(),
                                            missing.empty() ? "none" : fmt::format("{}", fmt::join(missing, ", "))));
 }
@@ -181,7 +197,7 @@ Membership::Call Membership::call_up() {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     call.slots.push_back(all[rank].first);
     if (all[rank].second.empty()) continue;
-    (void)roster_->add(Roster::offer_line(all[rank].second, {int(rank), call.count, call.id}));
+    (void)roster_->add(Roster::offer_line(all[rank].second, {int(rank), call.count, masked(call.id, all[rank].second)}));
   }
   return call;
 }

@@ -47,6 +47,7 @@ class Membership {
   const int slot_ = 0;
   const std::chrono::milliseconds limit_{0};
   std::string ticket_;                 // that it waits with, or was taken in with; "" before
+  Time asked_{};                       // when it wrote that ticket down
   std::shared_ptr<Communicator> world_;
   std::vector<int> slots_;             // of the ranks of world_
 };

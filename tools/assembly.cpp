@@ -82,7 +82,11 @@ Result<std::unique_ptr<Assembly>> Assembly::meet(Job& job, const AssemblyPlan& p
     if (plan.file.empty()) status = assembly->open_relay(job, plan);
     if (status) status = assembly->announce(job, plan);
     if (status) status = assembly->wait_for_all(job, plan);
-    if (status && assembly->relay_) assembly->watcher_ = std::thread([assembly = assembly.get(), job] { assembly->stay_in_touch(job); });
+    if (int ends[2]; status && !plan.elastic && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
+      assembly->ended_ = Descriptor(ends[0]);
+      assembly->ending_end_ = Descriptor(ends[1]);
+    }
+    if (status) assembly->watcher_ = std::thread([assembly = assembly.get(), job] { assembly->stay_in_touch(job); });
   }
   if (!status) return status;
   return assembly;
@@ -155,7 +159,9 @@ Status Assembly::open_relay(const Job& job, const AssemblyPlan& plan) {
   master_ = join_address(job.master_address, job.master_port);
   // The same port on all hosts where it is free: who comes back may ask any of them.
   const std::string any = local_address_.find(':') == std::string::npos ? "0.0.0.0" : "::";
-  const std::vector<std::string> elsewhere = {join_address(any, job.master_port), join_address(any, 0)};
+  std::vector<std::string> elsewhere = {join_address(any, 0)};
+  const bool own_machine = listenable(job.master_address, 0).ok();      // where several launchers share one, that port is host 0's
+  if (!own_machine) elsewhere.insert(elsewhere.begin(), join_address(any, job.master_port));
   const std::string key = job.job_key.empty() ? "address " + master_ : job.job_key;
   auto relay = Relay::open(roster_.get(), job.host_rank == 0 ? numeric_addresses(master_) : elsewhere, comm::make_job_key(key));
   if (!relay) return relay.status();
@@ -167,8 +173,9 @@ Status Assembly::open_relay(const Job& job, const AssemblyPlan& plan) {
 Status Assembly::announce(const Job& job, const AssemblyPlan& plan) {
   if (local_address_.empty()) local_address_ = best_address(plan.local_address);
   comm::Roster roster(roster_.get());
-  Status status = roster.add(fmt::format("host {} {} {} {} {}", job.host_rank, job.local_ranks, host_name(),
-                                         join_address(local_address_, relay_ ? relay_->port() : 0), relay_ ? relay_->name() : "-"));
+  started_ = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  Status status = roster.add(fmt::format("host {} {} {} {} {} {}", job.host_rank, job.local_ranks, host_name(),
+                                         join_address(local_address_, relay_ ? relay_->port() : 0), relay_ ? relay_->name() : "-", started_));
   if (!status || job.host_rank != 0) return status;
   const auto port = free_port(true);
   if (!port) return port.status();
@@ -182,12 +189,17 @@ Status Assembly::read(const Job& job, comm::Roster& roster) {
     std::string kind, relay;
     int number = -1;
     Host host;
+    std::int64_t started = 0;
     words >> kind;
     if (kind == "meet") words >> meet_;
-    if (kind != "host" || !(words >> number >> host.ranks >> host.name >> host.address >> relay)) continue;
+    if (kind != "host" || !(words >> number >> host.ranks >> host.name >> host.address >> relay >> started)) continue;
     if (number < 0 || number >= job.host_count || host.ranks != job.local_ranks) {
       return wrong("host {} was started as number {} with {} ranks, this one as number {} of {} with {}: --nnodes and -n must be the same on all",
                    host.name, number, host.ranks, job.host_rank, job.host_count, job.local_ranks);
+    }
+    // One that has ended began before us.
+    if (relay_ && number == job.host_rank && relay != relay_->name() && started > started_) {
+      return wrong("{} was started as host number {} too: each host wants a --node-rank of its own", host.name, number);
     }
     host.calls_us = relay_ && relay < relay_->name();
     hosts_[number] = host;
@@ -203,7 +215,18 @@ Status Assembly::read(const Job& job, comm::Roster& roster) {
 
 void Assembly::stay_in_touch(Job job) {
   comm::Roster roster(roster_.get());
-  for (; !ending_; std::this_thread::sleep_for(kTouch)) (void)read(job, roster);
+  for (; !ending_; std::this_thread::sleep_for(kTouch)) {
+    (void)read(job, roster);
+    if (!roster.end() || failed_ || ending_end_.get() < 0) continue;
+    const std::string text = "on another host " + *roster.end();
+    (void)!write(ending_end_.get(), text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    ending_end_.close();
+  }
+}
+
+void Assembly::fail(const std::string& why) {
+  if (ended_.get() < 0 || failed_.exchange(true)) return;
+  (void)comm::Roster(roster_.get()).add("end " + why);
 }
 
 bool Assembly::complete(const Job& job) const { return int(hosts_.size()) == job.host_count && !meet_.empty(); }

@@ -3,7 +3,7 @@
 // job's roster (comm/roster.h), in a file that all hosts see, or one a host, kept alike by a Relay. Its lines of launchers:
 //
 //   key HEX                            the job's key, in a file of which nobody else can read
-//   host NUMBER RANKS NAME ADDRESS RELAY   a launcher is there
+//   host NUMBER RANKS NAME ADDRESS RELAY STARTED   a launcher is there, since that microsecond of its clock
 //   meet HOST:PORT                     where the ranks meet, from host 0
 #include <atomic>
 #include <chrono>
@@ -43,6 +43,10 @@ class Assembly {
 
   int roster() const { return roster_.get(); }
   const std::string& path() const { return path_; }      // for the ranks; valid while this lives
+  // Of a job on several hosts that is not elastic: a text comes there when another host's part of it has failed; -1: one host.
+  int ended() const { return ended_.get(); }
+  // This host's part has failed: all are told.
+  void fail(const std::string& why);
 
  private:
   Assembly() = default;
@@ -59,18 +63,19 @@ class Assembly {
   Status wait_for_all(Job& job, const AssemblyPlan& plan);
   Status read(const Job& job, comm::Roster& roster);
   bool complete(const Job& job) const;
-  void stay_in_touch(Job job);              // on watcher_: with hosts that come back too
+  void stay_in_touch(Job job);              // on watcher_: with hosts that come back too, and to hear of the end
   std::string missing(const Job& job, const AssemblyPlan& plan) const;
 
-  Descriptor roster_;
+  Descriptor roster_, ended_, ending_end_;
   std::string path_, file_;
   std::map<int, Host> hosts_;
   std::string meet_;
   std::string local_address_;
+  std::int64_t started_ = 0;
   std::string master_;                      // "host:port"
   std::unique_ptr<Relay> relay_;            // goes before the roster
   std::thread watcher_;
-  std::atomic<bool> ending_{false};
+  std::atomic<bool> ending_{false}, failed_{false};
 };
 
 }  // namespace tutti::tools

@@ -27,6 +27,7 @@ std::map<std::string, std::string> names_of_rank(const Job& job, int local_rank)
       {"NODE_RANK", text(job.host_rank)},
       {"MASTER_ADDR", job.master_address},
       {"MASTER_PORT", text(job.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", text(job.restart_count)},
       {"TUTTI_RANK", text(job.rank(local_rank))},
       {"TUTTI_RANK_COUNT", text(job.rank_count())},
       {"TUTTI_LOCAL_RANK", text(local_rank)},

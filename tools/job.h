@@ -15,6 +15,7 @@ struct Job {
   int master_port = 0;
   std::string tutti_address;           // where the library meets; empty: master_address:master_port
   std::string job_key;                 // empty: the library derives one from the address, and warns
+  int restart_count = 0;               // how often all ranks were started again
   int threads = 0;                     // OMP_NUM_THREADS; 0: leave it as it is
   int rank_count() const { return local_ranks * host_count; }
   int rank(int local_rank) const { return host_rank * local_ranks + local_rank; }

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kTurn{50};               // how late a line may come
 constexpr milliseconds kAgain{300};             // between calls
-constexpr milliseconds kAnswer{5'000};
+constexpr milliseconds kAnswer{5'000}, kConnect{1'000};
 constexpr int kSilence = 10'000;                // ms until a connection to a host that is cut off is given up
 
 std::string random_name() {
@@ -134,7 +134,7 @@ void Relay::dial(std::string address) {
   while (wanted(address)) {
     std::string why;
     for (const std::string& one : numeric_addresses(address, why)) {
-      auto connection = doctor::connect_to(one, Clock::now() + kAnswer);
+      auto connection = doctor::connect_to(one, Clock::now() + kConnect);
       if (connection.socket.get() < 0) {
         why = fmt::format("{}: {}", one, connection.attempt.text);
         continue;
@@ -155,15 +155,16 @@ void Relay::dial(std::string address) {
   trouble_.erase(address);
 }
 
-// Until the connection is lost. Everything from the first line on: the other end knows what it has.
+// Until the connection is lost. Everything from the first line on: the other end knows what it has. The last words too.
 void Relay::serve(doctor::Channel channel) {
   std::map<std::string, std::size_t> sent;
-  while (!ending_) {
+  for (bool last = false; !last;) {
+    last = ending_;
     for (const auto& [origin, lines] : lines_behind(sent)) {
       if (!channel.send({{"origin", origin}, {"first", sent[origin]}, {"lines", lines}}, Clock::now() + kAnswer)) return;
       sent[origin] += lines.size();
     }
-    if (!doctor::wait_for(channel.socket(), POLLIN, Clock::now() + kTurn)) continue;
+    if (last || !doctor::wait_for(channel.socket(), POLLIN, Clock::now() + kTurn)) continue;
     const auto message = channel.receive(Clock::now() + kAnswer);
     if (!message) return;
     try {

@@ -21,6 +21,16 @@ After Restarts::after(int rank, const Child& child) {
   return After::leave;
 }
 
+bool Restarts::all_again(const Outcome& outcome, int& count) {
+  if (!outcome.first_failure || outcome.passed_signal != 0 || !outcome.stop_reason.empty() || used_ == most_) return false;
+  if (roster_.has_waited(int(*outcome.first_failure))) return false;
+  const Child& child = outcome.children[*outcome.first_failure];
+  count = ++used_;
+  write_all(STDERR_FILENO, fmt::format("tutti run: {} (pid {}) {}; all ranks are started again (restart {} of {})\n", child.label, child.pid,
+                                       ending_text(child.wait_status), used_, most_));
+  return true;
+}
+
 std::string Restarts::ended() {
   (void)roster_.read();
   return roster_.end().value_or("");

@@ -16,6 +16,9 @@ class Restarts {
   Restarts(int roster, int most) : roster_(roster), most_(most) {}
   // What to do now that the process of `rank` has failed; tells the user.
   After after(int rank, const Child& child);
+  // Of a program that takes no part: whether all its ranks are to be started again now that all are gone; tells the user. `count`: how
+  // often that has been.
+  bool all_again(const Outcome& outcome, int& count);
   // Why the job has ended, "" while it has not.
   std::string ended();
 

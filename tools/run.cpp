@@ -129,6 +129,28 @@ Result<std::unique_ptr<Assembly>> assemble(const RunFlags& flags, Job& job, int 
   return Assembly::meet(job, plan);
 }
 
+// The ranks of this host, from their start to the end of the last one.
+Result<Outcome> run_ranks(const RunFlags& flags, const Job& job, int lifeline, Assembly* assembly, std::optional<Restarts>& elastic) {
+  const auto commands = rank_commands(flags, job, elastic ? assembly->path() : "");
+  SupervisorOptions options;
+  if (assembly && !elastic && !flags.control) {      // else the launcher above us stops all
+    options.ended = assembly->ended();
+    options.after_failure = [assembly](const Child& child, std::size_t) {
+      assembly->fail(fmt::format("{} on {} (pid {}) {}", child.label, host_name(), child.pid, ending_text(child.wait_status)));
+      return After::stop;
+    };
+  }
+  if (elastic) options.after_failure = [&](const Child& child, std::size_t local) { return elastic->after(job.rank(int(local)), child); };
+  options.kill_after = kill_after(flags);
+  options.lifeline = lifeline;
+  options.control = flags.control ? STDIN_FILENO : -1;
+  return supervise(commands, options, [&](std::span<const Child> children) {
+    std::vector<int> pids;
+    for (const Child& child : children) pids.push_back(child.pid);
+    if (flags.table) write_all(STDERR_FILENO, rank_table(job, host_name(), pids));
+  });
+}
+
 int run_here(const RunFlags& flags, Job job) {
   return run_guarded([&](int lifeline) {
     std::unique_ptr<Assembly> assembly;
@@ -139,18 +161,12 @@ int run_here(const RunFlags& flags, Job job) {
       assembly = std::move(*met);
       if (is_elastic(flags)) elastic.emplace(assembly->roster(), flags.max_restarts.value_or(0));
     }
-    const auto commands = rank_commands(flags, job, elastic ? assembly->path() : "");
-    SupervisorOptions options;
-    if (elastic) options.after_failure = [&](const Child& child, std::size_t local) { return elastic->after(job.rank(int(local)), child); };
-    options.kill_after = kill_after(flags);
-    options.lifeline = lifeline;
-    options.control = flags.control ? STDIN_FILENO : -1;
-    const auto outcome = supervise(commands, options, [&](std::span<const Child> children) {
-      std::vector<int> pids;
-      for (const Child& child : children) pids.push_back(child.pid);
-      if (flags.table) write_all(STDERR_FILENO, rank_table(job, host_name(), pids));
-    });
-    return finish(outcome, elastic ? elastic->ended() : "");
+    for (;;) {
+      const auto outcome = run_ranks(flags, job, lifeline, assembly.get(), elastic);
+      const bool again = elastic && job.host_count == 1 && outcome.ok() && elastic->all_again(*outcome, job.restart_count);
+      if (!again) return finish(outcome, elastic ? elastic->ended() : "");
+      if (const auto port = free_port(true); port.ok() && !flags.master_port) job.master_port = *port;
+    }
   });
 }
 

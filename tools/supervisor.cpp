@@ -56,6 +56,7 @@ class Supervisor {
   void read_signals();
   void read_lifeline();
   void read_control();
+  void read_ended();
   void obey(std::string_view order);
   void read_output(const Source& source);
   void drain();
@@ -136,7 +137,8 @@ void Supervisor::run() {
 }
 
 void Supervisor::step() {
-  std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}, {options_.lifeline, POLLIN, 0}, {options_.control, POLLIN, 0}};
+  std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}, {options_.lifeline, POLLIN, 0}, {options_.control, POLLIN, 0}, {options_.ended, POLLIN, 0}};
+  const std::size_t fixed = polled.size();
   std::vector<Source> sources;
   for (std::size_t i = 0; i < outcome_.children.size(); ++i) {
     for (const bool is_error : {false, true}) {
@@ -150,8 +152,9 @@ void Supervisor::step() {
   if (polled[0].revents) read_signals();
   if (polled[1].revents) read_lifeline();
   if (polled[2].revents) read_control();
+  if (polled[3].revents) read_ended();
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (polled[i + 3].revents) read_output(sources[i]);
+    if (polled[i + fixed].revents) read_output(sources[i]);
   }
 }
 
@@ -295,6 +298,15 @@ void Supervisor::read_lifeline() {      // nobody writes there: readable means e
   options_.lifeline = -1;
   if (stopping_) return;
   outcome_.stop_reason = "the launcher itself was killed";
+  stop();
+}
+
+void Supervisor::read_ended() {
+  char text[2048];
+  const ssize_t count = read(options_.ended, text, sizeof text);
+  options_.ended = -1;
+  if (stopping_ || count <= 0) return;
+  outcome_.stop_reason.assign(text, static_cast<std::size_t>(count));
   stop();
 }
 

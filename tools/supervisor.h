@@ -28,6 +28,7 @@ struct SupervisorOptions {
   std::chrono::milliseconds kill_after{5000};      // from SIGTERM to SIGKILL
   int lifeline = -1;                               // end of file there: stop everything, our guard is dead
   int control = -1;                                // orders from another supervisor, see supervisor.cpp; end of file: stop
+  int ended = -1;                                  // a text comes there: stop everything, that is the reason
   std::function<After(const Child&, std::size_t index)> after_failure;     // not asked while all are being stopped; unset: stop
 };
 

@@ -38,9 +38,11 @@ TEST(ErrorTable, EveryKindOfStatusHasARowForAllElse) {
 TEST(ErrorTable, EveryPhraseFindsItsOwnRow) {
   for (const ErrorRow& row : error_rows()) {
     const std::string phrase(row.phrase.substr(0, row.phrase.find('|')));
-    if (row.speaker == Speaker::library) EXPECT_EQ(error_row(row.kind, phrase).code, row.code);
-    if (row.speaker == Speaker::launcher) EXPECT_EQ(launcher_row(phrase).code, row.code);
-    if (row.speaker == Speaker::other) EXPECT_EQ(find_error("... " + phrase + " ...")->code, row.code);
+    const ErrorRow* const found = row.speaker == Speaker::library    ? &error_row(row.kind, phrase)
+                                  : row.speaker == Speaker::launcher ? &launcher_row(phrase)
+                                                                     : find_error("... " + phrase + " ...");
+    ASSERT_NE(found, nullptr) << row.code;
+    EXPECT_EQ(found->code, row.code);
   }
 }
 

@@ -86,8 +86,9 @@ export TUTTI_JOB_KEY=a-secret-of-this-test
 srun -N 3 --ntasks-per-node=1 "$bin/tutti" run --no-prefix -n 2 "$bin/all_reduce_perf" "${sweep[@]}" >"$temp/run.txt"
 check "srun tutti run" 6 shm "$temp/run.txt"
 rc=0
-srun -N 3 --ntasks-per-node=1 "$bin/tutti" run -n 1 sh -c '[ $TUTTI_RANK != 1 ] || exit 7; sleep 60' >"$temp/fails.txt" 2>&1 || rc=$?
+srun -N 3 --ntasks-per-node=1 "$bin/tutti" run -n 1 sh -c '[ $TUTTI_RANK != 1 ] || exit 7; sleep 1000' >"$temp/fails.txt" 2>&1 || rc=$?
 grep -q 'first failure: rank 1 on .* ended with exit status 7' "$temp/fails.txt" || { cat "$temp/fails.txt" >&2; exit 1; }
+grep -q 'all were stopped by us: on another host rank 1 on .* ended with exit status 7' "$temp/fails.txt" || { cat "$temp/fails.txt" >&2; exit 1; }
 ((rc != 0))
 rc=0
 srun -N 1 -n 2 "$bin/tutti" run -n 1 true >"$temp/twice.txt" 2>&1 || rc=$?

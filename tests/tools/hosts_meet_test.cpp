@@ -117,7 +117,7 @@ TEST(AssemblyTest, AFileGivesNumbersKeyAndAddressAndGoesAwayWithTheLast) {
   EXPECT_THAT(Assembly::meet(third, plan_for(file, told)).status().text(), HasSubstr("all 2 hosts of the job are there already"));
   Job different = job;
   different.local_ranks = 7;
-  EXPECT_THAT(Assembly::meet(different, plan_for(file, told)).status().text(), HasSubstr("the job there has 2 ranks"));
+  EXPECT_THAT(Assembly::meet(different, plan_for(file, told)).status().text(), HasSubstr("--nnodes and -n must be the same on all"));
   const int number = other.host_rank;
   second.reset();
   Job again = other;
@@ -142,6 +142,31 @@ TEST(AssemblyTest, SaysWhoIsMissing) {
   EXPECT_THAT(met.status().text(), HasSubstr("1 of 3 hosts joined within 2 s, missing: b, c"));
   ASSERT_FALSE(told.empty());
   EXPECT_THAT(told[0], HasSubstr("1 of 3 hosts joined, waiting for b, c, 1 s left"));
+}
+
+TEST(AssemblyTest, TwoHostsOfOneNumberAreTold) {
+  Job job;
+  job.host_count = 3;
+  job.host_rank = 1;
+  job.job_key = "secret";
+  Host zero;      // in the place of host 0, which passes lines on
+  job.master_port = zero.relay->port();
+  std::vector<std::string> told;
+  AssemblyPlan plan = plan_for("", told);
+  plan.limit = seconds(3);
+  Job twin = job;
+  Status other;
+  std::vector<std::string> told_too;
+  std::thread thread([&] {
+    AssemblyPlan plan_too = plan_for("", told_too);
+    plan_too.limit = seconds(3);
+    other = Assembly::meet(twin, plan_too).status();
+  });
+  const Status own = Assembly::meet(job, plan).status();
+  thread.join();
+  EXPECT_TRUE(own.code() == Code::invalid_argument || other.code() == Code::invalid_argument) << own.text() << other.text();
+  const std::string text = own.code() == Code::invalid_argument ? own.text() : other.text();
+  EXPECT_THAT(text, HasSubstr("as host number 1 too: each host wants a --node-rank of its own"));
 }
 
 Result<std::optional<Allocation>> allocation(std::map<std::string, std::string> names) {

@@ -63,7 +63,7 @@ TEST_F(Hosts, FormOneJob) {
 TEST_F(Hosts, FailTogether) {
   Launched job(on("b1,b2", "[ $RANK = 3 ] && { echo broken >&2; exit 9; }; exec sleep 1000"), setup());
   EXPECT_EQ(job.exit_status(), 9);
-  EXPECT_THAT(job.last_error_line(), AllOf(StartsWith("tutti run: first failure: rank 3 on "), HasSubstr("exit status 9; its last line: broken")));
+  EXPECT_THAT(job.last_error_line(), AllOf(StartsWith("tutti run: first failure: rank 3 on "), HasSubstr("exit status 9 [TUTTI-E909]; its last line: broken")));
   EXPECT_TRUE(job.nothing_left());
 }
 
@@ -96,7 +96,7 @@ TEST_F(Hosts, WithoutSshTheCommandLinesArePrinted) {
   EXPECT_EQ(job.exit_status(), 127);
   EXPECT_THAT(job.err(), AllOf(HasSubstr("TUTTI_JOB_KEY"),
                                HasSubstr("on b2: " TUTTI_BINARY_DIR "/bin/tutti run -n 2 --nnodes 2 --node-rank 1 --master-addr b1 "
-                                         "--master-port 2345 --kill-after 5 -- ./train --name 'two words'\n")));
+                                         "--master-port 2345 --kill-after 5 --host-names b1,b2 -- ./train --name 'two words'\n")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ TEST(Run, NamesTheFirstFailureLast) {
   Launched job(shell({"-n", "4"}, "[ $RANK = 2 ] && { echo one; echo 'no such layer' >&2; exit 5; }; exec sleep 1000"));
   EXPECT_EQ(job.exit_status(), 5);
   EXPECT_THAT(job.last_error_line(), AllOf(StartsWith("tutti run: first failure: rank 2 on "), HasSubstr("(pid "),
-                                           HasSubstr(" ended with exit status 5; its last line: ")));
+                                           HasSubstr(" ended with exit status 5 [TUTTI-E909]; its last line: ")));
   EXPECT_THAT(job.err(), HasSubstr("the others were stopped by us: 3 after SIGTERM, 0 by SIGKILL\n"));
   EXPECT_THAT(job.err(), AllOf(HasSubstr("    one\n"), HasSubstr("    no such layer\n")));
   EXPECT_TRUE(job.nothing_left());
@@ -77,7 +78,7 @@ TEST(Run, KillsThoseThatDoNotObeySigterm) {
 TEST(Run, SaysWhyAProgramCannotStart) {
   Launched missing({"run", "-n", "2", "no-such-program-here"});
   EXPECT_EQ(missing.exit_status(), 127);
-  EXPECT_EQ(missing.err(), "tutti run: program not found: no-such-program-here\n");
+  EXPECT_EQ(missing.err(), "tutti run: program not found: no-such-program-here [TUTTI-E110]\n");
   Launched text({"run", "-n", "2", TUTTI_SOURCE_DIR "/LICENSE"});
   EXPECT_EQ(text.exit_status(), 126);
   EXPECT_THAT(text.err(), HasSubstr("is not executable"));
@@ -89,7 +90,7 @@ TEST(Run, SaysWhichInterpreterIsMissing) {
   chmod(script.c_str(), 0755);
   Launched job({"run", "-n", "2", script});
   EXPECT_EQ(job.exit_status(), 1);
-  EXPECT_EQ(job.err(), "tutti run: cannot execute " + script + " for rank 0: No such file or directory\n");
+  EXPECT_EQ(job.err(), "tutti run: cannot execute " + script + " for rank 0: No such file or directory [TUTTI-E110]\n");
   EXPECT_TRUE(job.nothing_left());
   unlink(script.c_str());
 }
@@ -136,7 +137,7 @@ TEST(Run, SetsTheNamesOfTorchrunAndTutti) {
   for (const auto& [rank_flag, count_flag, address_flag, port_flag] :
        {std::tuple("--node-rank", "--nproc-per-node", "--master-addr", "--master-port"),
         std::tuple("--node_rank", "--nproc_per_node", "--master_addr", "--master_port")}) {
-    Launched job(shell({"--nnodes", "3", rank_flag, "1", count_flag, "2", address_flag, "10.9.8.7", port_flag, "2345"}, kNames),
+    Launched job(shell({"--nnodes", "3", "--rdzv-backend", "static", rank_flag, "1", count_flag, "2", address_flag, "10.9.8.7", port_flag, "2345"}, kNames),
                  {.environment = {{"TUTTI_JOB_KEY", "k"}, {"RANK", "77"}}});
     EXPECT_EQ(job.exit_status(), 0);
     EXPECT_THAT(sorted(job.out_lines()), ElementsAre("[2] 2,6,0,2,1,1,10.9.8.7,2345,2,6,0,2,10.9.8.7:2345,k,",
@@ -158,7 +159,7 @@ TEST(Run, MakesAFreshKeyForEachJob) {
 }
 
 TEST(Run, WarnsWithoutAKeyOnSeveralHosts) {
-  Launched job(shell({"--nnodes", "2", "--node-rank", "1", "--master-addr", "10.9.8.7", "--master-port", "2345"}, "echo key=$TUTTI_JOB_KEY"));
+  Launched job(shell({"--nnodes", "2", "--node-rank", "1", "--rdzv-backend", "static", "--rdzv-endpoint", "10.9.8.7:2345"}, "echo key=$TUTTI_JOB_KEY"));
   EXPECT_EQ(job.exit_status(), 0);
   EXPECT_EQ(job.out(), "[1] key=\n");
   EXPECT_THAT(job.err(), HasSubstr("TUTTI_JOB_KEY is not set"));
@@ -278,7 +279,7 @@ TEST(Run, RefusesATakenPort) {
   const std::string port = std::to_string(ntohs(address.sin_port));
   Launched job({"run", "-n", "2", "--master-port", port, "true"});
   EXPECT_EQ(job.exit_status(), 2);
-  EXPECT_EQ(job.err(), "tutti run: port " + port + " of 127.0.0.1 is taken: another process listens there\n");
+  EXPECT_EQ(job.err(), "tutti run: port " + port + " of 127.0.0.1 is taken: another process listens there [TUTTI-E111]\n");
   close(listener);
 }
 
@@ -286,6 +287,38 @@ TEST(Run, RefusesAnAddressOfAnotherHost) {
   Launched job({"run", "-n", "2", "--master-addr", "192.0.2.1", "--master-port", "2345", "true"});      // TEST-NET-1: nobody's
   EXPECT_EQ(job.exit_status(), 2);
   EXPECT_THAT(job.err(), HasSubstr("'192.0.2.1' is not an address of this host"));
+}
+
+// As torchrun does with programs that know nothing of tutti::Elastic.
+TEST(Run, StartsAllRanksAgainWhenTheProgramTakesNoPart) {
+  Launched job(shell({"-n", "2", "--max-restarts", "3", "--no-prefix"},
+                     "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && { echo done; exit 0; }; [ $RANK = 1 ] && exit 4; exec sleep 1000"));
+  EXPECT_EQ(job.exit_status(), 0) << job.err();
+  EXPECT_EQ(job.out(), "done\ndone\n");
+  EXPECT_THAT(job.err(), AllOf(HasSubstr("tutti run: rank 1 (pid "), HasSubstr("ended with exit status 4; all ranks are started again (restart 2 of 3)")));
+  EXPECT_TRUE(job.nothing_left());
+  Launched in_vain(shell({"-n", "2", "--max-restarts", "1"}, "[ $RANK = 1 ] && exit 4; exec sleep 1000"));
+  EXPECT_EQ(in_vain.exit_status(), 4);
+  EXPECT_THAT(in_vain.last_error_line(), HasSubstr("first failure: rank 1 on "));
+  Launched without(shell({"-n", "2", "--min-ranks", "1"}, "[ $RANK = 1 ] && exit 4; exec sleep 1000"));
+  EXPECT_EQ(without.exit_status(), 4);
+}
+
+TEST(Run, KeepsALogARankBesideTheStream) {
+  const std::string folder = testing::TempDir() + "logs/of/a/job";
+  Launched job(shell({"-n", "2", "--log-dir", folder}, "echo out $RANK; echo err $RANK >&2"));
+  EXPECT_EQ(job.exit_status(), 0);
+  EXPECT_THAT(sorted(job.out_lines()), ElementsAre("[0] out 0", "[1] out 1"));
+  for (const char* rank : {"0", "1"}) {
+    std::ifstream file(folder + "/rank-" + rank + ".log");
+    std::multiset<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.insert(line);
+    EXPECT_EQ(lines, (std::multiset<std::string>{std::string("out ") + rank, std::string("err ") + rank}));
+  }
+  std::filesystem::remove_all(testing::TempDir() + "logs");
+  Launched nowhere(shell({"-n", "2", "--log-dir", "/proc/no/such"}, "echo started"));
+  EXPECT_EQ(nowhere.exit_status(), 2);
+  EXPECT_EQ(nowhere.out(), "");
 }
 
 TEST(Run, PrintsTheRankTable) {
