@@ -70,6 +70,7 @@ void knock(int port, int number) {
 }
 
 [[noreturn]] void strangers(Board& board, int core) {
+  ::setsid();                                 // the kernel shares out cores by session: the ranks' share is theirs
   stay_on(core);
   while (!board.over) {
     if (board.knocked >= board.wanted) {

@@ -49,7 +49,7 @@ Bytes proof(const comm::JobKey& key, std::string_view label, const Bytes& hello,
 class Enemy {
  public:
   Enemy(MemoryLoop& loop, std::span<const std::uint8_t> words, std::size_t at_a_time) : words_(words), at_a_time_(at_a_time) {
-    const auto to = std::make_shared<Pipe>(64 << 10, tests::Faults{}), from = std::make_shared<Pipe>(64 << 10, tests::Faults{});
+    const auto to = std::make_shared<Pipe>(2 << 10, tests::Faults{}), from = std::make_shared<Pipe>(2 << 10, tests::Faults{});
     stream_ = std::make_unique<MemoryStream>(loop, from, to, "enemy", "us");
     ours = std::make_unique<MemoryStream>(loop, to, from, "us", "enemy");
   }
@@ -88,7 +88,7 @@ class Enemy {
 // Magic and version as they should be.
 void begin_well(Bytes& message, const comm::JobKey* job) {
   const unsigned char start[12] = {'T', 'U', 'T', 'T', 'I', 0xf6, '\r', '\n', kWireVersion & 0xff, kWireVersion >> 8 & 0xff, 0, 0};
-  std::memcpy(message.data(), start, std::min(sizeof start, message.size()));
+  for (std::size_t i = 0; i < std::min(sizeof start, message.size()); ++i) message[i] = std::byte(start[i]);
   if (job && message.size() >= 21) std::memcpy(message.data() + 13, &job->job, 8);
 }
 
