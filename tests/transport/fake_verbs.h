@@ -35,6 +35,7 @@ class FakeFabric {
   void set_link(int rail, bool up) { down_[rail] = !up; }
   // So do, after so many that are carried out, one write and its queue pair. failures(): how often that has happened.
   void fail_after(unsigned writes, ibv_wc_status status) { fail_in_ = int(writes), fail_with_ = status; }
+  void calm() { fail_in_ = -1; }
   bool about_to_fail() const { return fail_in_ >= 0; }
   unsigned failures() const { return failures_; }
   // The oldest write of any queue pair on the rail fails so, and its queue pair with it.

@@ -115,12 +115,16 @@ TEST(RdmaCounts, CreditsAreToldOnceForManySegments) {
   EXPECT_EQ(two.counters(1).control_out, two.counters(1).credits_out + 8);
 }
 
+// What a rail does not take, the other carries: a dead one holds up no more than its queue pairs have under way.
 TEST(RdmaCounts, RailsShareTheWork) {
   Two two({.queues = 2}, 2, true);
-  for (std::uint32_t k = 1; k <= 4; ++k) two.send(k, 5000001);
-  two.pair->fabric().set_link(1, false);           // a slow one
+  two.pair->fabric().set_link(1, false);
+  constexpr std::uint64_t kBytes = 5000001;
+  const std::uint64_t segments = 4 * ((kBytes - 1) / two.pair->transport(0).segment_bytes(kBytes) + 1);
+  for (std::uint32_t k = 1; k <= 4; ++k) two.send(k, kBytes);
   for (int i = 0; i < 2000; ++i) two.step();
-  EXPECT_GE(two.b.complete(), 0u);
+  EXPECT_GE(two.counters(1).arrivals, segments - 2 * 8);
+  EXPECT_FALSE(two.b.all_received());
   two.pair->fabric().set_link(1, true);
   ASSERT_TRUE(two.finish());
 }
@@ -181,6 +185,7 @@ void breaks_and_resumes(int rails, bool registered, std::uint64_t seed) {
     ASSERT_TRUE(two.finish([&] {
       if (left > 0 && !two.pair->fabric().about_to_fail()) two.pair->fabric().fail_after(random() % 25, IBV_WC_RETRY_EXC_ERR), --left;
       if (!two.pair->rdma(0).broken(7) && !two.pair->rdma(1).broken(7)) return;
+      two.pair->fabric().calm();          // the new queue pairs shall have a chance
       ASSERT_TRUE(two.pair->join(true)) << two.pair->why_not().text();
     })) << "round " << round;
   }

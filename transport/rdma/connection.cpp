@@ -105,8 +105,6 @@ void RdmaConnection::keep(std::uint64_t good) {
   std::vector<std::size_t> rail_of;
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (!(good >> i & 1)) continue;
-    for (Arrival& arrival : early_)
-      if (arrival.queue == i) arrival.queue = queues.size();
     queues.push_back(std::move(queues_[i]));
     rail_of.push_back(rail_of_[i]);
   }
@@ -119,7 +117,7 @@ void RdmaConnection::open() {
   opened_ = true;
   const auto early = std::move(early_);
   early_.clear();
-  for (const Arrival& arrival : early) deliver(arrival.queue, arrival.completion);
+  for (const ibv_wc& completion : early) deliver(completion);
 }
 
 std::string RdmaConnection::describe() const {
@@ -316,8 +314,8 @@ void RdmaConnection::completion(std::size_t index, const ibv_wc& wc) {
   }
   if (!receive) return completed(queue, wc);
   queue.used_receive();
-  if (!opened_ && (ntohl(wc.imm_data) & kGreeting) != kGreeting) return early_.push_back({index, wc});
-  deliver(index, wc);
+  if (!opened_ && (ntohl(wc.imm_data) & kGreeting) != kGreeting) return early_.push_back(wc);
+  deliver(wc);
 }
 
 void RdmaConnection::completed(QueuePair& queue, const ibv_wc& wc) {
@@ -332,7 +330,7 @@ void RdmaConnection::retire(Posted& posted) {
   if (posted.tell) sent_.push_back(posted.token);
 }
 
-void RdmaConnection::deliver(std::size_t index, const ibv_wc& wc) {
+void RdmaConnection::deliver(const ibv_wc& wc) {
   ++shared_.counters.arrivals;
   const std::uint32_t immediate = ntohl(wc.imm_data);
   if ((immediate & kGreeting) == kGreeting) {

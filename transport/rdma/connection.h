@@ -107,10 +107,6 @@ class RdmaConnection final : public Connection {
     Cell cell;
     GrantBody body;
   };
-  struct Arrival {
-    std::size_t queue;
-    ibv_wc completion;
-  };
   static constexpr std::uint32_t kControlUnits = 64;       // of the ring, that data leaves free
   static constexpr std::uint32_t kWritesUnderWay = 8;      // of a queue pair: those with room take the next, so that slow ones take less
 
@@ -127,7 +123,7 @@ class RdmaConnection final : public Connection {
   bool refuse(const SegmentHeader& header, const std::byte* data);
   Sent send_writes(const SegmentHeader& header, const std::byte* data, std::uint64_t token, Leave& leave);
   bool choose_queue(std::size_t& queue);
-  void deliver(std::size_t queue, const ibv_wc& completion);
+  void deliver(const ibv_wc& completion);
   void cell_arrived(std::uint32_t unit);
   void data_arrived(const Cell& cell, const std::byte* payload);
   void control_arrived(const Cell& cell, const std::byte* payload);
@@ -148,7 +144,7 @@ class RdmaConnection final : public Connection {
   std::vector<std::size_t> rail_of_;
   std::size_t main_ = 0, turn_ = 0;                         // cells go by main_
   std::uint64_t greetings_ = 0;                             // bits: by which queue pairs they have come
-  std::vector<Arrival> early_;                              // came before open()
+  std::vector<ibv_wc> early_;                               // came before open()
 
   std::unique_ptr<Block> rings_;                            // the inbox, then what its cells are sent from
   EndPoint there_;

@@ -54,7 +54,7 @@ void RdmaConnection::drop_queues() {
   // The peer may have gone on by new queue pairs that this side has given up: what it knows to have arrived has.
   if (!opened_ && state_ == State::broken) {
     const auto early = std::move(early_);
-    for (const Arrival& arrival : early) deliver(arrival.queue, arrival.completion);
+    for (const ibv_wc& completion : early) deliver(completion);
   }
   Posted posted;
   for (const auto& queue : queues_) {
