@@ -104,13 +104,20 @@ bool TwinDevice::step() {
 void TwinDevice::work() {
   std::unique_lock held(mutex_);
   while (!stopping_) {
-    for (std::uint64_t late = random_() % 4 == 0 ? random_() % 64 : 0; late > 0; --late) {
-      held.unlock();
-      std::this_thread::yield();
-      held.lock();
+    if (step(held)) {
+      for (std::uint64_t late = random_() % 8 == 0 ? random_() % 32 : 0; late > 0; --late) {
+        held.unlock();
+        std::this_thread::yield();
+        held.lock();
+      }
+      continue;
     }
-    if (step(held)) continue;
-    changed_.wait_for(held, std::chrono::microseconds(200));  // words in memory ring no bell
+    const bool idle = std::all_of(queues_.begin(), queues_.end(),
+                                  [](const auto& q) { return q.second.items.empty() || q.second.held; });
+    if (idle)
+      changed_.wait(held);
+    else
+      changed_.wait_for(held, std::chrono::milliseconds(1));  // words in memory ring no bell
   }
 }
 
