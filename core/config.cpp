@@ -27,7 +27,8 @@ using Field =
     std::variant<std::monostate, std::string Settings::*, std::optional<ByteCount> Settings::*, ByteCount Settings::*,
                  int Settings::*, bool Settings::*, milliseconds Settings::*, microseconds Settings::*>;
 
-// A kind with '|' lists the only values allowed. No field: the variable is read by comm/launch_environment.
+// A kind with '|' lists the only values allowed. No field: the variable is read where it is wanted
+// (comm/launch_environment, nccl/place).
 struct Entry {
   Variable variable;
   Field field;
