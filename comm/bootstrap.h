@@ -66,25 +66,31 @@ class World {
   using OnConnection = std::function<void(const PeerHello&, std::unique_ptr<Stream>)>;
   void set_on_connection(OnConnection callback);
   // Opens a control link to that rank, unless there is one or one is being opened. Where nobody answers, the rank is lost.
+  // Of two ranks the higher one dials; the lower one knocks.
   void link(int rank);
   int strangers() const { return reception_ ? reception_->strangers() : 0; }
 
  private:
   friend class Joining;
-  World(Loop& loop, int rank, const JobKey& key) : loop_(loop), rank_(rank), key_(key) {}
+  World(Loop& loop, int rank, const JobKey& key, Nanoseconds link_timeout)
+      : loop_(loop), rank_(rank), key_(key), link_timeout_(link_timeout) {}
   void arrived(const PeerHello& hello, std::unique_ptr<Stream> stream);
   Task<Result<std::unique_ptr<Stream>>> dial_rank(const RankInfo& peer, PeerHello hello, TimePoint deadline);
 
   Loop& loop_;
   const int rank_;
   const JobKey key_;
+  const Nanoseconds link_timeout_;
   std::uint32_t epoch_ = 0;
   RankInfo own_;
   std::vector<RankInfo> ranks_;
   Joining* joining_ = nullptr;  // until join() ends
   std::unique_ptr<Reception> reception_;
   std::unique_ptr<Control> control_;
+  void begin_control(std::map<int, std::unique_ptr<Stream>> links);
+  void dial_link(int rank);
   Task<void> open_link(int rank);
+  Task<void> mend_link(int rank);
 
   OnConnection on_connection_;
   std::set<int> opening_;

@@ -4,11 +4,16 @@
 
 #include <algorithm>
 
+#include "comm/tls_stream.h"
+
 namespace tutti::comm {
 namespace {
 
 // A frame: length 4 (of what follows), kind 1, origin 4, number 4, payload.
 constexpr std::size_t kFrameHead = 9;
+
+// More than a cut link can have swallowed: a socket's buffers hold less of what is small and seldom said.
+constexpr std::size_t kSaidBytes = 512 << 10;
 
 }  // namespace
 
@@ -60,18 +65,6 @@ Status Control::spread(std::span<const std::byte> message) {
   if (message.size() > kMaxMessageBytes)
     return {Code::invalid_argument, fmt::format("a control message of {} bytes", message.size())};
   forward(own_rank_, frame(Kind::flood, own_rank_, next_number_++, message));
-  return {};
-}
-
-Status Control::send(int neighbour, std::span<const std::byte> message) {
-  if (message.size() > kMaxMessageBytes)
-    return {Code::invalid_argument, fmt::format("a control message of {} bytes", message.size())};
-  auto at = links_.find(neighbour);
-  if (at == links_.end())
-    return {Code::invalid_argument, fmt::format("rank {} has no control link to rank {}", own_rank_, neighbour)};
-  if (!at->second.stream)
-    return {Code::network, fmt::format("the control link to rank {} has ended", neighbour), neighbour};
-  write(at->second, frame(Kind::direct, own_rank_, 0, message));
   return {};
 }
 
@@ -161,7 +154,6 @@ bool Control::take(int rank, std::span<const std::byte> body) {
       left_.insert(rank);
       links_.at(rank).stream.reset();
       return false;
-    case Kind::direct: tell_message(rank, payload); return true;
     case Kind::flood:
       if (origin == own_rank_ || !seen_[origin].insert(number)) return true;
       forward(rank, frame(kind, origin, number, payload));
@@ -192,14 +184,34 @@ void Control::flush(Link& link) {
 }
 
 void Control::forward(int except, std::span<const std::byte> bytes) {
+  said_.emplace_back(bytes.begin(), bytes.end());
+  said_bytes_ += bytes.size();
+  for (; said_bytes_ > kSaidBytes; said_.pop_front()) said_bytes_ -= said_.front().size();
   for (auto& [rank, link] : links_)
     if (rank != except && link.stream) write(link, bytes);
 }
 
 void Control::end(int rank, const std::string& how, bool hung_up) {
-  links_.at(rank).stream.reset();
+  Link& link = links_.at(rank);
+  const bool network = !is_unix(*link.stream);
+  link = {};
   if (left_.count(rank)) return;
-  lose(rank, fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)", ranks_[std::size_t(rank)].describe(), how), hung_up);
+  std::string text = fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)", ranks_[std::size_t(rank)].describe(), how);
+  if (!network || !hung_up || !on_cut_) return lose(rank, text, hung_up);
+  link.cut = std::move(text);
+  on_cut_(rank);
+}
+
+void Control::lost(int rank, const std::string& text) {
+  const auto link = links_.find(rank);
+  const bool cut = link != links_.end() && !link->second.cut.empty();
+  lose(rank, cut ? link->second.cut : text, true);
+}
+
+void Control::unreachable(int rank, const std::string& text) {
+  const auto link = links_.find(rank);
+  const bool cut = link != links_.end() && !link->second.cut.empty();
+  lose(rank, cut ? link->second.cut + "; " + text : text, false);
 }
 
 void Control::lose(int rank, const std::string& text, bool hung_up) {
@@ -210,10 +222,10 @@ void Control::lose(int rank, const std::string& text, bool hung_up) {
 }
 
 void Control::add_link(int rank, std::unique_ptr<Stream> stream) {
-  if (linked(rank)) return void(spares_.push_back(std::move(stream)));
   Link& link = links_[rank];
   link = {};
   link.stream = std::move(stream);
+  for (const std::vector<std::byte>& bytes : said_) write(link, bytes);
   link.stream->when_readable([this, rank] { readable(rank); });
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 // The control plane of one rank: its links to the ranks at distances 1, 2, 4, ... (see control_neighbours). Small
-// messages reach every rank by flooding, in a logarithmic number of hops; a link that ends without a goodbye means that
-// the process at its other end is gone, which every rank is told. No bulk data, no order among messages of different
-// ranks.
+// messages reach every rank by flooding, in a logarithmic number of hops. A link on one host that ends without a goodbye
+// means that the process at its other end is gone, which every rank is told; a link over a network may have been cut by
+// something between: whoever made it is asked to make it again, or to say that the rank is gone. No bulk data, no order
+// among messages of different ranks.
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,8 +32,6 @@ class Control {
 
   // To all other ranks, each once. invalid_argument: too long.
   Status spread(std::span<const std::byte> message);
-  // To a rank with a link only. invalid_argument: too long, no neighbour; network: the link has ended.
-  Status send(int neighbour, std::span<const std::byte> message);
   // Callbacks come from Loop::run and may destroy this object. What came before they are set waits for them.
   void on_message(std::function<void(int from, std::span<const std::byte>)> callback);
   // Once for each rank; also for ranks that have no link here. peer_lost, with the rank as culprit; timeout where it is out of reach.
@@ -46,17 +46,21 @@ class Control {
   bool gone(int rank) const { return left_.count(rank) > 0 || lost_.count(rank) > 0; }
   // Its process has ended or let go of us, as its kernel said; not so where nothing was heard for too long.
   bool ended(int rank) const { return gone(rank) && unreachable_.count(rank) == 0; }
-  // A link more, beside those at distances 1, 2, 4, ...; where there is one, it is kept but not used: its end would look like a death.
+  // A link more, beside those at distances 1, 2, 4, ..., or instead of one that was cut: what was said last is said again.
   void add_link(int rank, std::unique_ptr<Stream> stream);
-  // Seen from outside: its process has ended.
-  void lost(int rank, const std::string& text) { lose(rank, text, true); }
+  // A link over a network has ended: somebody shall call add_link(), lost() or unreachable(). Without a callback, a death.
+  void on_cut(std::function<void(int rank)> callback) { on_cut_ = std::move(callback); }
+  // Seen from outside: its process has ended; it cannot be reached. A cut link's end says more than `text`.
+  void lost(int rank, const std::string& text);
+  void unreachable(int rank, const std::string& text);
   bool linked(int rank) const { return links_.count(rank) > 0 && links_.at(rank).stream; }
 
  private:
-  enum class Kind : std::uint8_t { flood = 2, direct, lost, goodbye };  // 1: a table of start-up, never here
+  enum class Kind : std::uint8_t { flood = 2, lost, goodbye };  // 1: a table of start-up, never here
   struct Link {
     std::unique_ptr<Stream> stream;  // null: ended
     std::vector<std::byte> in, out;
+    std::string cut;                 // how it ended, until there is another
   };
   using Alive = std::weak_ptr<int>;
   static std::vector<std::byte> frame(Kind kind, int origin, std::uint32_t number, std::span<const std::byte> payload);
@@ -83,10 +87,12 @@ class Control {
   std::map<int, Link> links_;
   std::uint32_t next_number_ = 0;
   std::map<int, Seen> seen_;
-  std::vector<std::unique_ptr<Stream>> spares_;
+  std::deque<std::vector<std::byte>> said_;   // last, to all: links that are made again hear it again
+  std::size_t said_bytes_ = 0;
   std::set<int> left_, lost_, unreachable_;
   std::function<void(int, std::span<const std::byte>)> on_message_;
   std::function<void(int, const Status&)> on_lost_;
+  std::function<void(int)> on_cut_;
   std::vector<std::pair<int, std::vector<std::byte>>> early_messages_;
   std::vector<std::pair<int, Status>> early_losses_;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);

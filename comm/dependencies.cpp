@@ -15,28 +15,26 @@ using algorithms::StepKind;
 // other.
 class Places {
  public:
-  Places(const algorithms::Request& request, int rank, std::uint32_t slices) : in_place_(request.in_place) {
-    const std::uint32_t own = std::uint32_t(rank) * slices;
-    if (request.collective == Collective::all_gather || request.collective == Collective::gather) input_shift_ = own;
-    if (request.collective == Collective::reduce_scatter || request.collective == Collective::scatter)
-      output_shift_ = own;
-  }
+  Places(const algorithms::Request& request, int rank, std::uint32_t slices)
+      : in_place_(request.in_place), own_(own_block(request.collective)), shift_(std::uint32_t(rank) * slices) {}
   Chunks operator()(Chunks c) const {
     if (!in_place_ || c.space == Space::scratch) return c;
-    c.first += c.space == Space::input ? input_shift_ : output_shift_;
+    if (c.space == own_) c.first += shift_;
     c.space = Space::input;
     return c;
   }
 
  private:
   bool in_place_;
-  std::uint32_t input_shift_ = 0, output_shift_ = 0;
+  std::optional<Space> own_;
+  std::uint32_t shift_;
 };
 
 struct Access {
   Chunks chunks;
   std::uint32_t step = 0;
-  bool writes = false;
+  Side side = Side::source;
+  bool writes() const { return side == Side::target; }
   std::uint32_t end() const { return chunks.first + chunks.count; }
 };
 
@@ -48,13 +46,21 @@ std::vector<Access> accesses(std::span<const Step> steps, const Places& place) {
     const bool writes = step.target.count && step.kind != StepKind::send;
     const Chunks source = place(step.source), target = place(step.target);
     // recv_reduce into its own operand: target op= received, one access.
-    if (reads && !(writes && step.kind == StepKind::recv_reduce && source == target)) out.push_back({source, i, false});
-    if (writes) out.push_back({target, i, true});
+    if (reads && !(writes && step.kind == StepKind::recv_reduce && source == target)) out.push_back({source, i, Side::source});
+    if (writes) out.push_back({target, i, Side::target});
   }
   return out;
 }
 
 }  // namespace
+
+std::optional<Space> own_block(Collective collective) {
+  switch (collective) {
+    case Collective::all_gather: case Collective::gather: return Space::input;
+    case Collective::reduce_scatter: case Collective::scatter: return Space::output;
+    default: return std::nullopt;
+  }
+}
 
 std::vector<std::vector<Dependency>> find_dependencies(const algorithms::Request& request, int rank,
                                                        std::uint32_t slices, std::span<const Step> steps) {
@@ -67,21 +73,14 @@ std::vector<std::vector<Dependency>> find_dependencies(const algorithms::Request
   for (const Access& access : all) {
     std::erase_if(
         open, [&](const Access& o) { return o.chunks.space != access.chunks.space || o.end() <= access.chunks.first; });
-    for (const Access& other : open)
-      if (other.step != access.step && (other.writes || access.writes))
-        after[std::max(other.step, access.step)].push_back(
-            {std::min(other.step, access.step), other.chunks == access.chunks});
+    for (const Access& other : open) {
+      if (other.step == access.step || !(other.writes() || access.writes())) continue;
+      const auto& [earlier, later] = std::minmax(other, access, [](const Access& a, const Access& b) { return a.step < b.step; });
+      after[later.step].push_back({earlier.step, earlier.side, later.side});
+    }
     open.push_back(access);
   }
-  // Two steps may meet at several places: they are pipelined where all of those are over the same chunks.
-  for (std::vector<Dependency>& found : after) {
-    std::sort(found.begin(), found.end(), [](const Dependency& a, const Dependency& b) {
-      return std::pair(a.step, a.pipelined) < std::pair(b.step, b.pipelined);
-    });
-    found.erase(std::unique(found.begin(), found.end(),
-                            [](const Dependency& a, const Dependency& b) { return a.step == b.step; }),
-                found.end());
-  }
+  for (std::vector<Dependency>& found : after) std::sort(found.begin(), found.end());
   return after;
 }
 

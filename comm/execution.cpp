@@ -12,6 +12,7 @@ using algorithms::Chunks;
 using algorithms::Space;
 using algorithms::Step;
 using algorithms::StepKind;
+using transport::Readiness;
 using transport::SegmentHeader;
 using transport::Sent;
 
@@ -59,6 +60,8 @@ void Execution::bind(std::shared_ptr<const Program> program, const Binding& bind
   if (scratch_.size() < layout_.scratch_bytes()) scratch_.resize(layout_.scratch_bytes());
   states_.assign(program_->steps.size(), State{});
   early_.clear();
+  on_way_.clear();
+  free_.clear();
   blocked_.clear();
   work_.clear();
   moved_ = 0;
@@ -87,12 +90,17 @@ void Execution::start(std::span<const Wire> wires) {
     if (!states_[i].finished) advance(i);
 }
 
+// How far the earlier steps on the same memory have come, seen from where this one begins.
 std::uint64_t Execution::allowed(std::uint32_t index) const {
-  std::uint64_t limit = states_[index].bytes;
+  const State& later = states_[index];
+  std::uint64_t limit = later.bytes;
   for (const Dependency& d : program_->steps[index].after) {
     const State& earlier = states_[d.step];
     if (earlier.finished) continue;
-    limit = d.pipelined ? std::min(limit, earlier.done) : 0;
+    const std::byte* reached = earlier.begin(d.earlier) + earlier.done;
+    const std::byte* begin = later.begin(d.later);
+    if (reached <= begin) return 0;
+    limit = std::min(limit, std::uint64_t(reached - begin));
   }
   return limit;
 }
@@ -103,8 +111,8 @@ void Execution::advance(std::uint32_t step) {
     const std::uint32_t next = work_.back();
     work_.pop_back();
     if (!run(next)) continue;
-    for (const Dependency& d : program_->steps[next].before)
-      if (!states_[d.step].finished) work_.push_back(d.step);
+    for (const std::uint32_t later : program_->steps[next].before)
+      if (!states_[later].finished) work_.push_back(later);
   }
 }
 
@@ -131,21 +139,34 @@ bool Execution::run(std::uint32_t index) {
   return s.done != before;
 }
 
+// Its peers may send; and what comes next from each of them may follow at once, although it cannot be used yet.
 void Execution::expect(std::uint32_t index) {
-  State& s = states_[index];
-  if (s.expected) return;
   const ProgramStep& p = program_->steps[index];
-  // Once for each message, so not before all peers can be told.
-  for (const int peer : p.step.peers)
-    if (!wires_[std::size_t(peer)].connection) return block(index);
-  const bool lands = p.step.kind == StepKind::recv && allowed(index) == s.bytes;
+  if (states_[index].expected > Readiness::ahead) return;
+  const bool lands = p.step.kind == StepKind::recv && allowed(index) == states_[index].bytes;
+  if (!tell(index, lands ? Readiness::lands : Readiness::partly)) return block(index);
   for (std::size_t k = 0; k < p.step.peers.size(); ++k) {
-    const Wire& wire = wires_[std::size_t(p.step.peers[k])];
+    const auto& lane = program_->arrivals[std::size_t(p.step.peers[k])];
+    if (p.message[k] + 1 >= lane.size()) continue;
+    const std::uint32_t next = lane[p.message[k] + 1].step;
+    if (states_[next].expected == Readiness::none && !states_[next].finished) tell(next, Readiness::ahead);
+  }
+}
+
+// Not before all peers can be told: it is said once. False: one of them is not connected.
+bool Execution::tell(std::uint32_t index, Readiness readiness) {
+  State& s = states_[index];
+  const ProgramStep& p = program_->steps[index];
+  for (const int peer : p.step.peers)
+    if (!wires_[std::size_t(peer)].connection) return false;
+  for (std::size_t k = 0; k < p.step.peers.size(); ++k) {
+    transport::Connection& connection = *wires_[std::size_t(p.step.peers[k])].connection;
     transport::MessageKey key = binding_.header.key;
     key.message = p.message[k];
-    if (s.bytes > wire.connection->eager_bytes()) wire.connection->expect(key, s.bytes, lands);
+    if (s.bytes > connection.eager_bytes()) connection.expect(key, s.bytes, readiness);
   }
-  s.expected = true;
+  s.expected = readiness;
+  return true;
 }
 
 void Execution::block(std::uint32_t index) {
@@ -200,6 +221,18 @@ void Execution::run_send(std::uint32_t index, std::uint64_t limit) {
   if (s.outstanding == 0) s.done = s.submitted;
 }
 
+// A segment that the wire may accept without being done with it.
+std::uint32_t Execution::take_off(std::uint32_t step, const SegmentHeader& header) {
+  if (free_.empty()) {
+    free_.push_back(std::uint32_t(on_way_.size()));
+    on_way_.emplace_back();
+  }
+  const std::uint32_t place = free_.back();
+  free_.pop_back();
+  on_way_[place] = {step, header.offset, header.bytes};
+  return place;
+}
+
 // Gives the current segment to the peers that lack it. False: no room at one of them.
 bool Execution::send_segment(std::uint32_t index) {
   State& s = states_[index];
@@ -224,9 +257,12 @@ bool Execution::send_segment(std::uint32_t index) {
     }
     const bool staged = peer_count > 1 && s.staged != 0 && s.staged != transport::Transport::kNoStage;
     header.first = oldest_ && !staged && first_on_lane(index, s.cursor);
-    const Sent result = staged ? wire.connection->send_staged(header, s.staged) : wire.connection->send(header, data, std::uint64_t(binding_.token) << 32 | index);
-    if (result == Sent::again) return false;
+    const std::uint32_t place = take_off(index, header);
+    const Sent result = staged ? wire.connection->send_staged(header, s.staged) : wire.connection->send(header, data, std::uint64_t(binding_.token) << 32 | place);
     if (result == Sent::pending) ++s.outstanding;
+    else free_.push_back(place);
+    if (result == Sent::again) return false;
+    if (result == Sent::done && peer_count == 1) mark(index, header.offset, header.bytes);
   }
   s.staged = 0;
   return true;
@@ -245,11 +281,18 @@ bool Execution::first_on_lane(std::uint32_t index, std::uint32_t position) const
   return true;
 }
 
-void Execution::sent(std::uint32_t index) {
-  State& s = states_[index];
+// What later steps may overwrite: up to the first segment that is still on its way; of a multicast, all that was given away once
+// nothing is.
+void Execution::sent(std::uint32_t segment) {
+  const Early acknowledged = on_way_[segment];
+  free_.push_back(segment);
+  State& s = states_[acknowledged.step];
   TUTTI_CHECK(s.outstanding > 0);
   --s.outstanding;
-  if (s.outstanding == 0) advance(index);
+  const std::uint64_t before = s.done;
+  if (program_->steps[acknowledged.step].step.peers.size() == 1) mark(acknowledged.step, acknowledged.offset, acknowledged.bytes);
+  else if (s.outstanding == 0) s.done = s.submitted;
+  if (s.done != before) finish_if_done(acknowledged.step);
 }
 
 void Execution::run_local(std::uint32_t index, std::uint64_t limit) {
@@ -424,8 +467,8 @@ void Execution::finish_if_done(std::uint32_t index) {
     s.finished = true;
     --unfinished_;
   }
-  for (const Dependency& d : program_->steps[index].before)
-    if (!states_[d.step].finished) advance(d.step);
+  for (const std::uint32_t later : program_->steps[index].before)
+    if (!states_[later].finished) advance(later);
 }
 
 void Execution::release() {

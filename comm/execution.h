@@ -51,7 +51,7 @@ struct Binding {
   Blocks in, out;
   transport::SegmentHeader header;              // key.communicator, key.operation, call, plan
   std::uint64_t segment_limit = 0;              // bytes; 0: the wire's own
-  std::uint32_t token = 0;                      // upper half of the tokens given to connections; the lower is the step
+  std::uint32_t token = 0;                      // upper half of the tokens given to connections; the lower says which segment
 };
 
 class Execution {
@@ -67,7 +67,7 @@ class Execution {
   enum class Verdict { taken, unexpected };     // unexpected: no such message, or not its size
   // Takes over the lease, also when unexpected.
   Verdict arrived(int peer, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease);
-  void sent(std::uint32_t step);
+  void sent(std::uint32_t segment);              // the lower half of its token
   // That a message from this rank belongs to; -1: none.
   int step_of(int peer, const transport::SegmentHeader& header) const;
   // The oldest of its communicator: its earliest message on each lane may use the room that is kept for it.
@@ -102,7 +102,9 @@ class Execution {
     std::uint32_t cursor = 0;        // send: peers that have the current segment
     std::uint32_t outstanding = 0;   // send: segments not yet acknowledged
     std::uint32_t slot = 0;          // recv: first of its piece lists, one a peer
-    bool finished = false, expected = false, blocked = false;
+    transport::Readiness expected{};   // recv: as the peers were told
+    bool finished = false, blocked = false;
+    const std::byte* begin(Side side) const { return side == Side::source ? source : target; }
   };
 
   std::uint64_t allowed(std::uint32_t step) const;
@@ -112,6 +114,7 @@ class Execution {
   std::uint64_t segment_for(const algorithms::Step& step, std::uint64_t bytes) const;
   void run_send(std::uint32_t index, std::uint64_t limit);
   bool send_segment(std::uint32_t index);
+  std::uint32_t take_off(std::uint32_t step, const transport::SegmentHeader& header);
   bool first_on_lane(std::uint32_t index, std::uint32_t position) const;
   void block(std::uint32_t index);
   void run_local(std::uint32_t index, std::uint64_t limit);
@@ -122,6 +125,7 @@ class Execution {
   void apply(std::uint32_t index, const transport::SegmentHeader& header, const std::byte* data);
   void mark(std::uint32_t index, std::uint64_t offset, std::uint64_t bytes);
   void expect(std::uint32_t index);
+  bool tell(std::uint32_t index, transport::Readiness readiness);
   void finish_if_done(std::uint32_t index);
   void reduce(std::byte* out, std::span<const std::byte* const> inputs, std::uint64_t bytes, bool completes) const;
   std::pair<std::byte*, std::uint64_t> place(const algorithms::Chunks& chunks);
@@ -133,7 +137,9 @@ class Execution {
   std::vector<State> states_;
   std::vector<std::vector<Piece>> pieces_;
   struct Early { std::uint32_t step; std::uint64_t offset, bytes; };
-  std::vector<Early> early_;                    // applied, but behind a gap
+  std::vector<Early> early_;                    // applied, or acknowledged, but behind a gap
+  std::vector<Early> on_way_;                   // sent and not acknowledged; by the lower half of their tokens
+  std::vector<std::uint32_t> free_;             // places in on_way_
   std::vector<std::uint32_t> blocked_, work_;
   std::vector<std::byte> scratch_;
   bool oldest_ = false;

@@ -60,8 +60,10 @@ class RankWriter {
   }
 
   void write_dependencies(std::uint32_t index) {
-    for (const Dependency& d : part_.after[index]) {
-      if (part_.bytes[d.step] == 0) continue;
+    const std::vector<Dependency>& after = part_.after[index];
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const Dependency& d = after[i];
+      if (part_.bytes[d.step] == 0 || (i > 0 && after[i - 1].step == d.step)) continue;   // met at several places
       for (const std::string& later : accesses(index))
         for (const std::string& earlier : accesses(d.step)) text_ += fmt::format("{} requires {}\n", later, earlier);
     }

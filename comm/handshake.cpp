@@ -133,6 +133,7 @@ const char* name_of(Purpose purpose) {
     case Purpose::control: return "control";
     case Purpose::shm: return "shm";
     case Purpose::tcp: return "tcp";
+    case Purpose::knock: return "knock";
   }
   return "unknown";
 }

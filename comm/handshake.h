@@ -22,9 +22,9 @@
 
 namespace tutti::comm {
 
-// What a connection is for.
-enum class Purpose : std::uint8_t { meeting, control, shm, tcp };
-inline constexpr int kPurposeCount = 4;
+// What a connection is for. knock: for nothing but to have a control link dialled from there.
+enum class Purpose : std::uint8_t { meeting, control, shm, tcp, knock };
+inline constexpr int kPurposeCount = 5;
 const char* name_of(Purpose purpose);
 
 struct PeerHello {

@@ -33,9 +33,15 @@ Part make_part(const algorithms::Request& request, int rank, algorithms::Schedul
   part.rank = rank;
   part.steps = std::move(schedule.steps);
   part.after = find_dependencies(request, rank, schedule.slices, part.steps);
+  const std::uint64_t own = std::uint64_t(rank) * blocks.each * load.element_bytes;
+  const auto begin = [&](const algorithms::Chunks& chunks) {
+    const bool shifted = request.in_place && chunks.space == own_block(request.collective);
+    return std::int64_t(layout.extent(chunks).offset + (shifted ? own : 0));
+  };
   for (const Step& step : part.steps) {
     const bool writes = step.target.count && step.kind != StepKind::send;
     part.bytes.push_back(layout.extent(writes ? step.target : step.source).bytes);
+    part.begin.push_back({begin(step.source), begin(step.target)});
   }
   return part;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Part: one rank's schedule over so many bytes, with what its steps wait for. For those who look at schedules rather
 // than run them: no memory, no connections. Blocks have one size.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,6 +22,12 @@ struct Part {
   std::vector<algorithms::Step> steps;
   std::vector<std::vector<Dependency>> after;  // by step: the earlier ones that it waits for
   std::vector<std::uint64_t> bytes;            // by step; 0: it does not happen, and neither does its message
+  std::vector<std::array<std::int64_t, 2>> begin;   // by step and Side: in bytes, where its memory begins
+
+  // How far ahead of the later step's memory the earlier one's begins, in bytes.
+  std::int64_t lead(std::size_t later, const Dependency& d) const {
+    return begin[d.step][std::size_t(d.earlier)] - begin[later][std::size_t(d.later)];
+  }
 };
 
 // Of the schedule that a generator made for this request and rank.

@@ -73,7 +73,8 @@ Program compile(const algorithms::Request& request, int rank, std::string algori
   auto after = find_dependencies(request, rank, schedule.slices, schedule.steps);
   for (std::size_t i = 0; i < after.size(); ++i) program.steps.push_back({std::move(schedule.steps[i]), std::move(after[i]), {}, {}, {}});
   for (std::uint32_t later = 0; later < program.steps.size(); ++later)
-    for (const Dependency& d : program.steps[later].after) program.steps[d.step].before.push_back({later, d.pipelined});
+    for (const Dependency& d : program.steps[later].after)
+      if (auto& before = program.steps[d.step].before; before.empty() || before.back() != later) before.push_back(later);
   number_messages(program);
   find_ranges(program);
   program.hash = hash_of(program);

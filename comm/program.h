@@ -1,6 +1,7 @@
 #pragma once
 // Program: a schedule made ready to run: which steps wait for which, and which message of which lane each step is.
 // Knows chunks, not bytes; one Program serves every size. Immutable once built, shared by all operations that use it.
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -8,15 +9,19 @@
 
 namespace tutti::comm {
 
+enum class Side : std::uint8_t { source, target };
+
+// Two steps touch the same memory, and one of them writes there. The later one may go as far as the earlier one has come.
 struct Dependency {
   std::uint32_t step = 0;   // the other one
-  bool pipelined = false;   // both touch exactly the same chunks: the later may follow byte by byte; else all of it first
+  Side earlier = Side::source, later = Side::source;   // where they meet
+  friend auto operator<=>(const Dependency&, const Dependency&) = default;
 };
 
 struct ProgramStep {
   algorithms::Step step;
   std::vector<Dependency> after;           // earlier steps that this one waits for
-  std::vector<Dependency> before;          // later steps that wait for this one
+  std::vector<std::uint32_t> before;       // later steps that wait for this one
   std::vector<std::uint32_t> message;      // for each peer: the number of the message on its lane
   std::vector<std::int32_t> previous;      // send, for each peer: the step that sends the message before on this lane, or -1
 };

@@ -160,8 +160,15 @@ void Rehearsal::advance(std::uint32_t step) {
 std::uint32_t Rehearsal::allowed(std::uint32_t step) const {
   if (states_[step].waits > 0) return 0;
   std::uint32_t limit = score_.steps[step].segments;
-  for (std::uint32_t i = score_.steps[step].first_pipelined; i < score_.steps[step + 1].first_pipelined; ++i)
-    limit = std::min(limit, states_[score_.pipelined[i]].done);
+  for (std::uint32_t i = score_.steps[step].first_ahead; i < score_.steps[step + 1].first_ahead; ++i) {
+    const Ahead& ahead = score_.ahead[i];
+    const ScoreStep& earlier = score_.steps[ahead.step];
+    const std::uint32_t done = states_[ahead.step].done;
+    if (done == earlier.segments) continue;
+    const std::int64_t reach = ahead.lead + std::int64_t(done * score_.segment_bytes);
+    if (reach <= 0) return 0;
+    limit = std::min(limit, score_.segments_in(score_.steps[step], std::uint64_t(reach)));
+  }
   return limit;
 }
 
@@ -218,15 +225,15 @@ void Rehearsal::complete(std::uint32_t index, double time) {
   State& state = states_[index];
   double& finished = finished_[score_.steps[index].rank];
   finished = std::max(finished, time);
-  if (++state.done == score_.steps[index].segments) release(index, Follower::When::done);
-  release(index, Follower::When::pipelined);
+  ++state.done;
+  release(index, Follower::When::progress);
 }
 
 void Rehearsal::release(std::uint32_t index, Follower::When when) {
   for (std::uint32_t i = score_.steps[index].first_next; i < score_.steps[index + 1].first_next; ++i) {
     const Follower follower = score_.next[i];
     if (follower.when != when) continue;
-    if (when == Follower::When::pipelined || --states_[follower.step].waits == 0) work_.push_back(follower.step);
+    if (when == Follower::When::progress || --states_[follower.step].waits == 0) work_.push_back(follower.step);
   }
 }
 

@@ -11,8 +11,8 @@
 //              which of them lead outside is not known. A segment occupies a link for bytes * beta, first come first
 //              served; it goes on as soon as its head has passed (cut-through), `alpha` of the border crossed later. So
 //              alone it takes alpha + bytes * max(beta).
-//   rules      as Execution's: a step waits for earlier ones on the same chunks, segment by segment where both are over
-//              the same chunks; a receive from n senders adds when all n are there; within innermost groups a multicast
+//   rules      as Execution's: a step goes as far as earlier ones on the same memory have come, segment by segment; a
+//              receive from n senders adds when all n are there; within innermost groups a multicast
 //              may be one write. Messages of one lane leave in order. A message's next segment follows when the one
 //              before has left the rank: links are shared fairly between lanes. Sends are buffered: a send is over when
 //              its last byte has left the rank, whether or not anybody receives.

@@ -45,7 +45,7 @@ class Writer {
 
   Result<Score> finish() {
     score_.steps.push_back({});
-    score_.steps.back().first_pipelined = std::uint32_t(score_.pipelined.size());
+    score_.steps.back().first_ahead = std::uint32_t(score_.ahead.size());
     score_.steps.back().first_next = std::uint32_t(score_.next.size());
     if (sent_.size() != received_.size())
       return Status(Code::internal,
@@ -96,15 +96,12 @@ class Writer {
     edges_.clear();
     for (std::uint32_t later = 0; later < count; ++later) {
       ScoreStep& step = score_.steps[base + later];
-      step.first_pipelined = std::uint32_t(score_.pipelined.size());
+      step.first_ahead = std::uint32_t(score_.ahead.size());
       if (step.bytes == 0) continue;
       for (const Dependency& d : part.after[later]) {
         if (part.bytes[d.step] == 0) continue;
-        edges_.push_back({d.step, {base + later, d.pipelined ? Follower::When::pipelined : Follower::When::done}});
-        if (d.pipelined)
-          score_.pipelined.push_back(base + d.step);
-        else
-          ++step.waits;
+        score_.ahead.push_back({base + d.step, part.lead(later, d)});
+        edges_.push_back({d.step, {base + later, Follower::When::progress}});
       }
     }
     add_lanes(part, base);
@@ -116,7 +113,7 @@ class Writer {
       score_.steps[base + i].first_next = place;
       place += std::exchange(places_[i], place);
     }
-    score_.next.resize(place, {0, Follower::When::done});
+    score_.next.resize(place, {0, Follower::When::progress});
     for (const Edge& edge : edges_) score_.next[places_[edge.earlier]++] = edge.follower;
   }
 
@@ -235,10 +232,9 @@ bool alike(const Part& a, const Part& b, int p) {
       std::sort(of_b.begin(), of_b.end());
     }
     if (of_a != of_b) return false;
-    const auto same = [](const Dependency& x, const Dependency& y) {
-      return x.step == y.step && x.pipelined == y.pipelined;
-    };
-    if (!std::equal(a.after[i].begin(), a.after[i].end(), b.after[i].begin(), b.after[i].end(), same)) return false;
+    if (a.after[i] != b.after[i]) return false;
+    for (const Dependency& d : a.after[i])
+      if (a.lead(i, d) != b.lead(i, d)) return false;
   }
   return true;
 }
@@ -249,9 +245,13 @@ std::uint64_t Score::segment_of(const ScoreStep& step, std::uint32_t index) cons
   return step.segments == 1 ? step.bytes : std::min(segment_bytes, step.bytes - index * segment_bytes);
 }
 
+std::uint32_t Score::segments_in(const ScoreStep& step, std::uint64_t bytes) const {
+  return bytes >= step.bytes ? step.segments : segment_bytes == 0 ? 0 : std::uint32_t(bytes / segment_bytes);
+}
+
 std::size_t Score::memory_bytes() const {
   return steps.capacity() * sizeof(ScoreStep) + messages.capacity() * sizeof(ScoreMessage) +
-         pipelined.capacity() * sizeof(std::uint32_t) + next.capacity() * sizeof(Follower);
+         ahead.capacity() * sizeof(Ahead) + next.capacity() * sizeof(Follower);
 }
 
 Result<Score> write_score(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load,

@@ -1,7 +1,7 @@
 #pragma once
 // Score: the parts of all ranks side by side, compact, every message matched with its receive. What a Rehearsal plays.
 // Knows groups and bytes, no time. Parts are made one at a time and forgotten. What stays, with what a Rehearsal adds:
-// 68 bytes a step, 16 a message, 8 a dependency (and 32 more a message while it is written): 0.8 MB a rank for a ring
+// 68 bytes a step, 16 a message, 20 a dependency (and 32 more a message while it is written): 0.8 MB a rank for a ring
 // of 2,048, 6 KB a rank for recursive doubling among 65,536.
 //
 // Folding. Where ranks r and r + width do the same (peers shifted alike, around at the end) and lie alike in their
@@ -23,9 +23,9 @@ struct ScoreStep {
   std::uint32_t rank = 0;      // inside 0..width-1
   std::uint32_t peers = 0;
   std::uint32_t first = 0;            // send: of its messages; receive: of its slots
-  std::uint32_t first_pipelined = 0;  // see Score::pipelined
+  std::uint32_t first_ahead = 0;      // see Score::ahead
   std::uint32_t first_next = 0;       // see Score::next
-  std::uint32_t waits = 0;            // steps that must be over (or, on a lane, on their way) before this one starts
+  std::uint32_t waits = 0;            // steps on its lanes that must be on their way before this one starts
   std::uint32_t operands = 0;         // of its reduction
   algorithms::StepKind kind = algorithms::StepKind::send;
 };
@@ -36,16 +36,18 @@ struct ScoreMessage {
   std::uint32_t border = 0;  // the level whose border it crosses; levels: none
 };
 
+// An earlier step on the same memory: the later one may go as far as this one has come.
+struct Ahead {
+  std::uint32_t step = 0;
+  std::int64_t lead = 0;  // bytes from where the later one's memory begins to where this one's does
+};
+
 struct Follower {
-  enum class When : std::uint32_t {
-    done,
-    pipelined,
-    submitted
-  };  // what of the earlier step: all done; byte by byte; all on its way
-  static constexpr std::uint32_t kMaxStep = (1u << 30) - 1;
+  enum class When : std::uint32_t { progress, submitted };  // what of the earlier step: anything done; all on its way
+  static constexpr std::uint32_t kMaxStep = (1u << 31) - 1;
   Follower(std::uint32_t later, When how) : step(later & kMaxStep), when(how) {}
-  std::uint32_t step : 30;
-  When when : 2;
+  std::uint32_t step : 31;
+  When when : 1;
 };
 
 struct Score {
@@ -59,12 +61,13 @@ struct Score {
   std::uint64_t segment_bytes = 0;       // 0: whole messages
   std::vector<ScoreStep> steps;          // of rank 0, then of rank 1, ...; one more at the end
   std::vector<ScoreMessage> messages;
-  std::vector<std::uint32_t> pipelined;  // from first_pipelined to the next step's: earlier steps followed byte by byte
+  std::vector<Ahead> ahead;              // from first_ahead to the next step's
   std::vector<Follower> next;            // from first_next to the next step's: later steps that wait for this one
   std::uint32_t slots = 0;
   std::uint64_t segments = 0;  // of all messages
 
   std::uint64_t segment_of(const ScoreStep& step, std::uint32_t index) const;  // bytes
+  std::uint32_t segments_in(const ScoreStep& step, std::uint64_t bytes) const;  // whole ones
   std::size_t memory_bytes() const;
 };
 

@@ -23,11 +23,11 @@ struct Trials {
   bool operator==(const Trials&) const = default;
 };
 
-inline constexpr std::uint64_t kTrialSizes[] = {128, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
+inline constexpr std::uint64_t kTrialSizes[] = {8, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
 inline constexpr double kTrialNearness = 1.6;     // predictions up to this many times the best are tried
 inline constexpr std::size_t kMostTried = 4;      // algorithms for one size
 inline constexpr int kMostTrialRanks = 64;
-inline constexpr std::size_t kMostTrials = 32;    // of one Trials
+inline constexpr std::size_t kMostTrials = 64;    // of one Trials
 
 // The size that was tried and speaks for this one: at least half of it, less than twice. nullopt: none.
 std::optional<std::uint64_t> trial_size(const Trials& trials, std::uint64_t bytes);

@@ -70,6 +70,14 @@ class Listener {
   ~Listener() = default;
 };
 
+// What a receiver can do with a message's bytes, in the order in which it comes to that.
+enum class Readiness : std::uint8_t {
+  none,
+  ahead,     // nothing yet: its turn comes, but earlier work still needs the memory
+  partly,    // take them as they come, or soon after
+  lands,     // Listener::landing has a place for every byte of it from now on
+};
+
 enum class Sent {
   done,      // the source may be reused at once
   pending,   // accepted; on_sent(token) follows when the source may be reused
@@ -83,9 +91,9 @@ class Connection {
   virtual Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) = 0;
   // As send(), for bytes that Transport::stage() has taken: done or again.
   virtual Sent send_staged(const SegmentHeader&, std::uint64_t /*staged*/) { return Sent::again; }
-  // The receiver is ready for this message (transports with grants send one; others ignore it). Optional for messages of at
-  // most eager_bytes(), never said twice. `lands`: Listener::landing has a place for every byte of it from now on.
-  virtual void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) = 0;
+  // The receiver is ready for this message, so far (transports with grants send one; others ignore it). Optional for messages of
+  // at most eager_bytes(); said at most twice, `ahead` and then something better.
+  virtual void expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness) = 0;
   virtual std::size_t eager_bytes() const = 0;
   // "shm", "tcp 10.0.0.1:4000 -> 10.0.0.2:5000 (4 sockets)"
   virtual std::string describe() const = 0;

@@ -103,7 +103,7 @@ class Ours final : public Listener {
   void post(std::byte* into, std::size_t bytes) {
     into_ = into;
     missing_ = bytes;
-    connection_->expect({1, ++receiving_, 0}, bytes, true);
+    connection_->expect({1, ++receiving_, 0}, bytes, Readiness::lands);
     for (auto& early : early_) take(early.first, early.second.data());
     early_.clear();
   }

@@ -413,18 +413,16 @@ TEST(World, a_rank_that_is_gone_refuses_and_is_named) {
   EXPECT_THAT(stream.status().text(), HasSubstr("rank 0"));
 }
 
-TEST(World, direct_messages_and_their_limits) {
+TEST(World, messages_have_a_limit) {
   Two two;
   std::string got;
   two.worlds[0]->control().on_message(
       [&](int from, std::span<const std::byte> m) { got = fmt::format("{}:{}", from, m.size()); });
   std::vector<std::byte> most(Control::kMaxMessageBytes), more(Control::kMaxMessageBytes + 1);
-  EXPECT_TRUE(two.worlds[1]->control().send(0, most).ok());
+  EXPECT_TRUE(two.worlds[1]->control().spread(most).ok());
   EXPECT_TRUE(run_until(*two.loop, [&] { return !got.empty(); }));
   EXPECT_EQ(got, "1:65536");
-  EXPECT_EQ(two.worlds[1]->control().send(0, more).code(), Code::invalid_argument);
   EXPECT_EQ(two.worlds[1]->control().spread(more).code(), Code::invalid_argument);
-  EXPECT_EQ(two.worlds[1]->control().send(7, most).code(), Code::invalid_argument);
 }
 
 TEST(World, a_goodbye_is_no_loss) {
@@ -434,7 +432,6 @@ TEST(World, a_goodbye_is_no_loss) {
   two.worlds[0].reset();
   EXPECT_TRUE(run_until(*two.loop, [&] { return two.worlds[1]->control().gone(0); }));
   EXPECT_FALSE(lost);
-  EXPECT_EQ(two.worlds[1]->control().send(0, {}).code(), Code::network);
 }
 
 // Control planes over plain sockets, without a bootstrap: links can be cut as a kill would.

@@ -472,6 +472,7 @@ std::string in_general(const Status& status) {
       {R"(it has made \d+)", "it has made N"},
       {R"(\b\d+ connections)", "N connections"},
       {R"(held by [^;,\n]*)", "held by PROCESS"},
+      {R"(peer_lost \(rank \d+\): rank \d+ (\(HOST, pid PID\): tcp ADDRESS -> ADDRESS: the connection is broken: ).*)", "peer_lost (rank R): rank R $1WHY"},
       {R"(timeout \(rank \d+\)(.*all of them answer and wait))", "timeout (rank R)$1"},
       {R"(; rank \d+ \(HOST, pid PID\) waits for [^;]*;)", "; rank R (HOST, pid PID) waits for ...;"},
   };

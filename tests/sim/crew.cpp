@@ -206,14 +206,17 @@ bool Crew::run_until_over(Nanoseconds limit, int except) {
   return world.run_until([&] { return all([](const CrewRank& rank) { return rank.over(); }, except); }, limit);
 }
 
-std::vector<std::uint64_t> Crew::data_wires(int a, int b) const {
+std::vector<std::uint64_t> Crew::wires(int a, int b, bool data) const {
   std::vector<std::uint64_t> numbers;
   for (const WireInfo& wire : world.wires()) {
     const bool between = std::minmax(wire.process[0], wire.process[1]) == std::minmax(a, b);
-    if (between && wire.number >= first_data_wire_) numbers.push_back(wire.number);
+    if (between && (wire.number >= first_data_wire_) == data) numbers.push_back(wire.number);
   }
   return numbers;
 }
+
+std::vector<std::uint64_t> Crew::data_wires(int a, int b) const { return wires(a, b, true); }
+std::vector<std::uint64_t> Crew::control_wires(int a, int b) const { return wires(a, b, false); }
 
 std::string Crew::report() const {
   std::string text = world.replay_line();

@@ -108,6 +108,8 @@ class Crew {
   CrewRank& rank(int number) { return *ranks_[static_cast<std::size_t>(number)]; }
   // Connections for data between two ranks, from which the bootstrap's are told apart by their number.
   std::vector<std::uint64_t> data_wires(int a, int b) const;
+  // Those from the time before: their control link's, if they have one.
+  std::vector<std::uint64_t> control_wires(int a, int b) const;
   // What each rank ended with.
   std::string report() const;
 
@@ -115,6 +117,8 @@ class Crew {
   SimWorld world;
 
  private:
+  std::vector<std::uint64_t> wires(int a, int b, bool data) const;
+
   std::vector<std::unique_ptr<CrewRank>> ranks_;
   std::uint64_t first_data_wire_ = 0;
 };

@@ -137,6 +137,61 @@ TEST(SimLinks, ADeathAmongBreakingLinksIsNamedAtOnce) {
   }
 }
 
+// What something between the hosts cuts: a firewall that forgets idle connections, say. In the midst, both ends may see it or one
+// after the other; what was said over them and not heard is said again.
+TEST(SimLinks, ControlLinksThatAreCutAreMadeAgain) {
+  int cuts = 0;
+  for (const std::uint64_t seed : seeds(150)) {
+    CrewOptions options = tcp_crew(seed, 64 << 10);
+    options.hosts = options.ranks;                                 // those inside a host do not cross anything
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    Dice& dice = crew.world.dice();
+    const auto over = [&] { return crew.all([](const CrewRank& rank) { return rank.over(); }); };
+    for (int round = 0; round < 6 && !crew.world.run_until(over, dice.up_to(milliseconds{10})); ++round)
+      for (int a = 0; a < crew.count(); ++a)
+        for (int b = 0; b < a; ++b)
+          for (const std::uint64_t wire : crew.control_wires(a, b))
+            if (dice.chance(0.5)) crew.world.reset(wire), ++cuts;
+    crew.run_until_over(seconds{300});
+    expect_right(crew);
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+  if (!whole_range()) return;
+  EXPECT_GT(cuts, 200) << "the test must reach what it is about";
+}
+
+// The verdict about a death finds its way over links that are cut at the same time.
+TEST(SimLinks, ADeathIsToldAlthoughControlLinksAreCut) {
+  for (const std::uint64_t seed : seeds(100)) {
+    CrewOptions options = tcp_crew(seed, 64 << 10);
+    options.hosts = options.ranks;
+    options.exchanges = kForEver;
+    Crew crew(seed, options);
+    ASSERT_TRUE(crew.assemble()) << crew.report();
+    run_into_work(crew);
+    Dice& dice = crew.world.dice();
+    const int victim = static_cast<int>(dice.below(static_cast<std::uint64_t>(crew.count())));
+    const auto cut = [&] {
+      for (int a = 0; a < crew.count(); ++a)
+        for (int b = 0; b < a; ++b)
+          for (const std::uint64_t wire : crew.control_wires(a, b))
+            if (dice.chance(0.5)) crew.world.reset(wire);
+    };
+    cut();
+    crew.world.run_for(dice.up_to(milliseconds{2}));
+    const TimePoint since = crew.world.now();
+    crew.world.kill(victim);
+    crew.world.run_for(dice.up_to(milliseconds{2}));
+    cut();
+    EXPECT_TRUE(crew.run_until_over(seconds{10}, victim)) << "victim " << victim << ", " << crew.report();
+    expect_one_verdict(crew, since, seconds{2}, victim);
+    EXPECT_TRUE(crew.all([&](const CrewRank& rank) { return rank.verdict && rank.verdict->culprit() == victim; }, victim))
+        << "victim " << victim << ", " << crew.report();
+    ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
+  }
+}
+
 TEST(SimLinks, EncryptedOnesBreakAndFlipAsWell) {
   for (const std::uint64_t seed : seeds(60)) {
     CrewOptions options = tcp_crew(seed, 256 << 10);

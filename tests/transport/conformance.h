@@ -100,7 +100,7 @@ class End final : public Listener {
     in.posted = true;
     in.bytes = bytes;
     in.into.assign(bytes + 1, std::byte{0xEE});     // the last one must stay
-    connection_->expect(key, bytes, false);
+    connection_->expect(key, bytes, Readiness::partly);
     for (Held& held : in.held) {
       place(key, in, held.header, held.copy.empty() ? held.data : held.copy.data());
       if (held.lease.holder) held_bytes -= held.header.bytes;

@@ -86,14 +86,16 @@ struct Star {
     }
   }
   void expect(std::uint32_t operation, std::uint64_t bytes) {
-    for (Connection* c : in) c->expect({1, operation, 0}, bytes, false);
+    for (Connection* c : in) c->expect({1, operation, 0}, bytes, transport::Readiness::partly);
     fusing.await(operation, bytes);
+  }
+  void expect_ahead(std::uint32_t operation, std::uint64_t bytes) {
+    for (Connection* c : in) c->expect({1, operation, 0}, bytes, transport::Readiness::ahead);
   }
   // Each peer sends what it may, the later peers more eagerly; the messages in the given order.
   void run(const std::vector<std::uint32_t>& order, std::uint64_t bytes) {
     const std::vector<std::byte> source(bytes, std::byte{7});
-    std::map<std::pair<int, std::uint32_t>, std::uint64_t> sent;
-    for (int idle = 0; idle < 3000 && !fusing.done(); ++idle) {
+    for (int idle = 0; idle < 3000; ++idle) {
       for (int i = kPeers; i-- > 0;)
         for (const std::uint32_t operation : order) {
           std::uint64_t& at = sent[{i, operation}];
@@ -116,6 +118,7 @@ struct Star {
   Silent silent;
   std::unique_ptr<TcpTransport> hub, peers[kPeers];
   Connection *in[kPeers], *out[kPeers];
+  std::map<std::pair<int, std::uint32_t>, std::uint64_t> sent;
 };
 
 TEST(TcpGrants, let_fused_receives_go_on_with_one_segment_of_memory) {
@@ -140,6 +143,24 @@ TEST(TcpGrants, let_the_oldest_operation_go_on) {
     star.run({7, 6, 5}, 10 * kSegment);
     EXPECT_TRUE(star.fusing.done()) << limit;
     EXPECT_LE(star.fusing.most(), limit + 3 * kPeers * kSegment);
+    EXPECT_EQ(star.hub->landing_bytes(), 0u);
+  }
+}
+
+// What comes ahead of its turn lies there until then, and takes no room from what is due.
+TEST(TcpGrants, given_ahead_never_hold_up_what_is_due) {
+  for (const std::size_t limit : {kSegment, 4 * kSegment, 40 * kSegment}) {
+    Star star(limit);
+    for (const std::uint32_t operation : {7u, 6u}) star.expect_ahead(operation, 10 * kSegment);
+    star.run({7, 6}, 10 * kSegment);
+    EXPECT_LE(star.fusing.most(), limit / 2) << "more than is kept for them";
+    EXPECT_EQ(star.fusing.most() > 0, limit >= 2 * kSegment);
+    star.expect(5, 10 * kSegment);
+    star.run({7, 6, 5}, 10 * kSegment);
+    EXPECT_TRUE(star.fusing.done()) << limit;
+    for (const std::uint32_t operation : {6u, 7u}) star.expect(operation, 10 * kSegment);
+    star.run({7, 6, 5}, 10 * kSegment);
+    EXPECT_TRUE(star.fusing.done()) << limit;
     EXPECT_EQ(star.hub->landing_bytes(), 0u);
   }
 }

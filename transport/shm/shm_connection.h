@@ -16,7 +16,7 @@ class ShmConnection final : public Connection {
 
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
   Sent send_staged(const SegmentHeader& header, std::uint64_t staged) override;
-  void expect(const MessageKey&, std::uint64_t, bool) override {}
+  void expect(const MessageKey&, std::uint64_t, Readiness) override {}
   std::size_t eager_bytes() const override { return ~std::size_t(0); }
   std::string describe() const override { return "shm"; }
 

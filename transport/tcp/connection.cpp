@@ -28,8 +28,8 @@ Sent TcpConnection::send(const SegmentHeader& header, const std::byte* data, std
   return out_.send(header, data, token);
 }
 
-void TcpConnection::expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) {
-  if (!over_) in_.expect(key, message_bytes, lands);
+void TcpConnection::expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness) {
+  if (!over_) in_.expect(key, message_bytes, readiness);
 }
 
 std::string TcpConnection::describe() const {
@@ -55,7 +55,12 @@ void TcpConnection::mark_busy() {
 
 bool TcpConnection::flush() {
   in_.settle();
-  return out_.pump();
+  bool moved = out_.pump();
+  if (in_.owes()) {                     // the sockets may take it now, and nobody may come back before they are read
+    in_.settle();
+    moved |= out_.pump();
+  }
+  return moved;
 }
 
 bool TcpConnection::restless() const {

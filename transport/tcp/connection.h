@@ -21,7 +21,7 @@ class TcpConnection final : public Connection {
   TcpConnection(Shared& shared, int peer);
 
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
-  void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) override;
+  void expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness) override;
   std::size_t eager_bytes() const override { return shared_.options.eager_bytes; }
   std::string describe() const override;
 

@@ -1,6 +1,7 @@
 #include "transport/tcp/grants.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/check.h"
 #include "transport/tcp/outgoing.h"
@@ -18,26 +19,48 @@ void GrantBudget::retry() {
 Grants::Grants(Shared& shared, Outgoing& out) : shared_(shared), out_(out) {}
 
 Grants::~Grants() {
-  for (const auto& [key, message] : messages_) shared_.grants.reserved -= message.window;
+  for (auto& [key, message] : messages_) give_back(message);
   std::erase_if(shared_.grants.waiting, [this](const auto& w) { return w.grants == this; });
 }
 
-void Grants::expect(const MessageKey& key, std::uint64_t message_bytes, bool lands) {
+void Grants::expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness) {
   Message& message = messages_[key];
-  TUTTI_CHECK(message.bytes == 0);           // said once
+  TUTTI_CHECK(message.bytes == 0 || readiness > Readiness::ahead);
   message.bytes = message_bytes;
-  if (!lands) {
-    if (!admit(key, message)) shared_.grants.waiting.push_back({this, key});
-    return;
+  switch (readiness) {
+    case Readiness::none: return;
+    case Readiness::ahead: return admit_ahead(key, message);
+    case Readiness::partly:
+      if (message.window == 0 && !admit(key, message)) shared_.grants.waiting.push_back({this, key});
+      return;
+    case Readiness::lands:
+      give_back(message);
+      message.told = message_bytes;
+      return tell(key, message);
   }
-  message.told = message_bytes;
+}
+
+void Grants::give_back(Message& message) {
+  (message.ahead ? shared_.grants.reserved_ahead : shared_.grants.reserved) -= message.window;
+  message.window = 0;
+}
+
+// All of it, or half of what is left, in whole segments; or nothing: its turn comes.
+void Grants::admit_ahead(const MessageKey& key, Message& message) {
+  GrantBudget& budget = shared_.grants;
+  const std::uint64_t segment = shared_.segment_bytes(message.bytes), room = budget.limit_ahead - budget.reserved_ahead;
+  if (room < segment) return;
+  message.ahead = true;
+  message.window = message.bytes <= room ? message.bytes : std::max(segment, room / 2 / segment * segment);
+  budget.reserved_ahead += message.window;
+  message.told = std::min(message.bytes, message.consumed + message.window);
   tell(key, message);
 }
 
 bool Grants::is_first(const MessageKey& key) const {
   return std::none_of(messages_.begin(), messages_.end(), [&key](const auto& entry) {
     const auto& [other, message] = entry;
-    if (message.window == 0 || other.communicator != key.communicator) return false;
+    if (message.window == 0 || message.ahead || other.communicator != key.communicator) return false;
     const auto distance = static_cast<std::int32_t>(other.operation - key.operation);
     return distance < 0 || (distance == 0 && other.message < key.message);
   });
@@ -71,10 +94,10 @@ void Grants::consumed(const MessageKey& key, std::uint64_t message_bytes, std::u
   Message& message = messages_[key];          // an eager beginning may come before the message is expected
   message.consumed += bytes;
   if (message.consumed >= message_bytes) {
-    const std::uint64_t window = message.window;
+    const bool held = message.window > 0 && !message.ahead;
+    give_back(message);
     messages_.erase(key);
-    shared_.grants.reserved -= window;
-    if (window) shared_.grants.retry();
+    if (held) shared_.grants.retry();
     return;
   }
   if (message.window == 0 || message.told == message.bytes) return;
@@ -87,11 +110,11 @@ void Grants::consumed(const MessageKey& key, std::uint64_t message_bytes, std::u
 
 void Grants::abandon(std::uint32_t communicator) {
   abandoned_.push_back(communicator);
-  std::erase_if(messages_, [&](const auto& entry) {
-    if (entry.first.communicator != communicator) return false;
-    shared_.grants.reserved -= entry.second.window;
-    return true;
-  });
+  for (auto at = messages_.begin(); at != messages_.end();) {
+    const bool gone = at->first.communicator == communicator;
+    if (gone) give_back(at->second);
+    at = gone ? messages_.erase(at) : std::next(at);
+  }
   shared_.grants.retry();
 }
 

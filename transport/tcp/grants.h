@@ -1,7 +1,8 @@
 #pragma once
 // Grants: how far a peer may send the messages that are too long to go on credit. What is granted has its memory set aside,
 // so that no segment ever has to be refused or waited with: a message whose bytes all have their place at the receiver's
-// is granted whole; others get a window that moves on as their segments are consumed.
+// is granted whole; others get a window that moves on as their segments are consumed. Messages that cannot be consumed yet
+// get windows from a part of the memory that is kept for them, if there is some: the wire need not rest until they can.
 //
 // All connections of a transport share one budget. Beyond it every connection may have the earliest message of each
 // communicator that is expected on it, by one segment: whatever later ones hold, the oldest operation goes on.
@@ -29,6 +30,7 @@ class Grants;
 // Of one transport: bytes that windows may hold, and who waits for some.
 struct GrantBudget {
   std::size_t limit = 0, reserved = 0;
+  std::size_t limit_ahead = 0, reserved_ahead = 0;
   struct Waiting {
     Grants* grants;
     MessageKey key;
@@ -46,8 +48,7 @@ class Grants {
   Grants(const Grants&) = delete;
   Grants& operator=(const Grants&) = delete;
 
-  // The receiver is ready for the message. `lands`: every byte has its place already.
-  void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands);
+  void expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness);
   // Whether the peer may have sent a segment that ends there.
   bool covers(const MessageKey& key, std::uint64_t end) const;
   // So many bytes of the message need no memory of the transport's any more.
@@ -59,8 +60,11 @@ class Grants {
   friend struct GrantBudget;
   struct Message {
     std::uint64_t bytes = 0, told = 0, consumed = 0, window = 0;   // window: reserved
+    bool ahead = false;                                            // from what is kept for those
   };
   bool admit(const MessageKey& key, Message& message);
+  void admit_ahead(const MessageKey& key, Message& message);
+  void give_back(Message& message);
   bool is_first(const MessageKey& key) const;
   void tell(const MessageKey& key, Message& message);
 

@@ -313,10 +313,10 @@ void Incoming::control(TcpSocket& socket, const Frame& frame) {
   }
 }
 
-void Incoming::expect(const MessageKey& full, std::uint64_t message_bytes, bool lands) {
+void Incoming::expect(const MessageKey& full, std::uint64_t message_bytes, Readiness readiness) {
   MessageKey key = full;
   key.message &= 0xFFFF;
-  if (message_bytes > shared_.options.eager_bytes) return grants_.expect(key, message_bytes, lands);
+  if (message_bytes > shared_.options.eager_bytes) return grants_.expect(key, message_bytes, readiness);
   recent_[recent_count_++ % kRecent] = key;
   if (!requests_.empty()) answer(key);
 }

@@ -36,7 +36,7 @@ class Incoming {
 
   // One read, and everything that follows from it. Returns the bytes moved. Failures are left in socket.failure.
   std::size_t read(TcpSocket& socket);
-  void expect(const MessageKey& key, std::uint64_t message_bytes, bool lands);
+  void expect(const MessageKey& key, std::uint64_t message_bytes, Readiness readiness);
   // Ack and credit ride on every frame.
   void stamp(Frame& frame);
   // A segment that was landed here is needed no more.

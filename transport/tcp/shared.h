@@ -53,7 +53,8 @@ struct Unacknowledged {
 struct Shared {
   Shared(Listener& to, const TcpOptions& with)
       : listener(to), options(with), frames(with.copy_bytes), landings(with.landing_limit), scratch(kScratchBytes) {
-    grants.limit = with.landing_limit;
+    grants.limit_ahead = with.landing_limit / 2;
+    grants.limit = with.landing_limit - grants.limit_ahead;
   }
 
   static constexpr std::size_t kScratchBytes = 64 << 10;
