@@ -9,10 +9,9 @@ for h in 0 1 2; do on $h tc qdisc add dev net0 root tbf rate 60mbit burst 64kb l
 temp=$(mktemp -d "$temp/elastic.XXXXXX")
 trap 'rm -rf "$temp"; kill $(jobs -p) 2>/dev/null || true' EXIT
 export TUTTI_JOB_KEY=a-secret-of-this-test TUTTI_INIT_TIMEOUT=100s TUTTI_LINK_TIMEOUT=1s TUTTI_TIMEOUT=8s
-steps=${STEPS:-250}
-train=("$bin/train" --layers 3 --heads 2 --width 64 --context 16 --batch 2 --micro-batches 8 --seed 5 --deterministic --hash --threads 1 --steps "$steps")
-wanted=$("${train[@]}" | sed -n 's/^weights sha256 //p')
-[[ ${#wanted} == 64 ]]
+train=("$bin/train" --layers 3 --heads 2 --width 64 --context 16 --batch 2 --micro-batches 8 --seed 5 --deterministic --hash --threads 1 --steps 250)
+undisturbed() { wanted=$("${train[@]}" | sed -n 's/^weights sha256 //p') && [[ ${#wanted} == 64 ]]; }
+undisturbed
 
 declare -A launcher=()
 # host NUMBER FLAGS...: starts, or starts again, the launcher of a host.
@@ -110,6 +109,8 @@ bytes_are_right "three hosts by an address"
 unset TUTTI_JOB_KEY
 rm "$temp"/host*.txt
 launcher=()
+train+=(--steps 120)
+undisturbed
 for h in 2 0 1; do host $h --rendezvous "$temp/job"; done
 until_step 5
 kill_host 0

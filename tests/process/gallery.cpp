@@ -305,6 +305,9 @@ std::string in_general(const Status& status) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
   std::string text = status.to_string();
+  const std::size_t end = std::min(text.rfind(" [TUTTI-"), text.size());
+  const std::string code = text.substr(end);
+  text.resize(end);
   for (std::size_t at = 0; *host && (at = text.find(host, at)) != std::string::npos;) text.replace(at, std::char_traits<char>::length(host), "HOST");
   const std::pair<const char*, const char*> kGeneral[] = {
       {R"(pids? \d+)", "pid PID"},
@@ -321,7 +324,7 @@ std::string in_general(const Status& status) {
       {R"(; rank \d+ \(HOST, pid PID\) waits for [^;]*;)", "; rank R (HOST, pid PID) waits for ...;"},
   };
   for (const auto& [pattern, word] : kGeneral) text = std::regex_replace(text, std::regex(pattern), word);
-  return seen_by_anybody(text);
+  return seen_by_anybody(text) + code;
 }
 
 }  // namespace tutti::test
