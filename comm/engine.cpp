@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "comm/member.h"
 #include "core/check.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds kDrainLimit{1};
 constexpr std::chrono::milliseconds kVerdictWait{300};
+constexpr std::chrono::milliseconds kLastWords{100};   // of a peer whose data connection has ended: its control connection ends, too
 constexpr std::chrono::milliseconds kDialMeAfter{500}; // a peer in the same call dials within far less
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
@@ -61,14 +63,24 @@ Engine::Engine(EngineSetup setup)
     p.state = Peer::connecting;
     streams_ready(peer, unix_stream, false, std::move(streams));
   });
-  directory_->on_gone([this](int peer, const Status& why) { on_lost(peer, why); });
+  directory_->on_gone([this](int peer, const Status& why) {
+    on_lost(peer, why);
+    blame(peer);
+  });
   directory_->on_word([this](int from, const Word& word) { heard(from, word); });
 }
 
 Engine::~Engine() { shut_down("the communicator was dropped"); }
 
-void Engine::begin() {
-  if (threaded_ && world_size_ > 1) thread_ = std::thread([this] { progress_loop(); });
+Status Engine::begin() {
+  if (!threaded_ || world_size_ == 1) return {};
+  try {
+    thread_ = std::thread([this] { progress_loop(); });
+  } catch (const std::system_error& error) {
+    return Status(Code::out_of_resources, fmt::format("{} cannot start its progress thread: {}; look at ulimit -u, and at pids.max and the memory limit of its cgroup",
+                                                      describe(world_rank_), error.code().message()));
+  }
+  return {};
 }
 
 void Engine::shut_down(const std::string& reason) {
@@ -167,7 +179,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
   for (int peer : op.execution->program()->peers) {
     const int world = op.member().world_rank(peer);
     const Peer& p = peers_[std::size_t(world)];
-    if (p.state == Peer::lost) {
+    if (p.state == Peer::lost && !p.reminder) {
       const int culprit = op.member().rank_of(world);
       fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), culprit));   // it runs on until the verdict is there
     }
@@ -222,27 +234,6 @@ void Engine::complete(Operation& operation, Status status) {
   for (auto& callback : operation.finish(status)) callbacks_.emplace_back(std::move(callback), operation.status());
   if (queued_) turn_.notify_all();
   if (sleeping_) loop_->wake();
-}
-
-std::string Engine::metrics_text() const {
-  const std::string rank = fmt::format("rank=\"{}\"", world_rank_);
-  const auto counter = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "counter", help, rank, double(value)); };
-  const auto gauge = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "gauge", help, rank, double(value)); };
-  const transport::TcpCounters& tcp = tcp_->counters();
-  std::uint64_t broken = 0;
-  for (const auto& [id, member] : members_) broken += !member->broken().ok();
-  return counter("tutti_operations_completed_total", "Operations that ended well.", totals_.completed) +
-         counter("tutti_operations_failed_total", "Operations that did not.", totals_.failed) +
-         counter("tutti_moved_bytes_total", "Bytes sent, received and added by their steps.", totals_.moved) +
-         gauge("tutti_operations_pending", "Operations under way.", pending_.size()) +
-         gauge("tutti_communicators", "Communicators of this rank.", members_.size()) +
-         gauge("tutti_communicators_broken", "Those that have failed.", broken) +
-         counter("tutti_tcp_sent_bytes_total", "Bytes on the wire, headers included.", tcp.bytes_out) +
-         counter("tutti_tcp_received_bytes_total", "Bytes from the wire, headers included.", tcp.bytes_in) +
-         counter("tutti_tcp_resent_frames_total", "Frames sent again: damaged ones, and those of connections that broke.", tcp.resends) +
-         counter("tutti_tcp_damaged_frames_total", "Payloads with a wrong checksum.", tcp.damaged) +
-         counter("tutti_tcp_lost_sockets_total", "Sockets that broke or were replaced.", tcp.sockets_lost) +
-         gauge("tutti_memory_bytes", "Memory that the library holds for this rank.", memory_bytes());
 }
 
 // Its own traffic is over: the exchange of checksums takes its place.
@@ -395,6 +386,12 @@ std::size_t Engine::memory_bytes() const {
   return bytes + journal_.memory_bytes();
 }
 
+std::string Engine::debts() const {
+  std::string out = parked_.empty() ? "" : fmt::format("{} segments that nobody has asked for; ", parked_.size());
+  for (const auto* t : transports_) out += t->debts();
+  return out;
+}
+
 std::size_t Engine::memory() {
   Lock held = lock();
   return memory_bytes();
@@ -499,16 +496,25 @@ void Engine::on_lost(int peer, const Status& why) {
   const std::string who = describe(peer);
   const std::string text = why.text().starts_with(who) ? why.text() : fmt::format("{}: {}", who, why.text());
   p.lost_why = Status(why.code(), text, peer);
+  for (const auto& [id, member] : members_) member->wire_up(peer, {});
+  // What it said last may be on its way over the control plane, and is the cause of its end.
+  if (why.code() != Code::peer_lost || !directory_ || directory_->gone(peer)) return blame(peer);
+  p.reminder = loop_->at(loop_->now() + kLastWords, [this, peer] { blame(peer); });
+}
+
+// A lost peer is the failure of those that need something of it.
+void Engine::blame(int peer) {
+  Peer& p = peers_[std::size_t(peer)];
+  p.reminder = nullptr;
   const auto members = members_;
   for (const auto& [id, member] : members) {
     const int rank = member->rank_of(peer);
     if (rank < 0) continue;
-    member->wire_up(peer, {});
     // A peer that ends after its last operation is nobody's failure.
     const bool needed = std::any_of(pending_.begin(), pending_.end(), [&](const auto& operation) {
       return &operation->member() == member.get() && operation->execution && operation->execution->needs(rank);
     });
-    if (needed) fail(*member, Status(why.code(), text, rank));
+    if (needed) fail(*member, Status(p.lost_why.code(), p.lost_why.text(), rank));
   }
 }
 
@@ -530,7 +536,10 @@ void Engine::dial(int world_rank, bool unix_stream) {
   const int count = unix_stream ? 1 : std::max(1, settings_.sockets);
   directory_->dial(world_rank, unix_stream, count, settings_.init_timeout, [this, world_rank, unix_stream](auto streams) {
     if (streams) return streams_ready(world_rank, unix_stream, true, std::move(*streams));
-    if (!unix_stream || settings_.transport == "shm") return cannot_connect(world_rank, streams.status());
+    if (!unix_stream) return cannot_connect(world_rank, streams.status());
+    if (settings_.transport == "shm")
+      return cannot_connect(world_rank, Status(Code::network, fmt::format("{}; TUTTI_TRANSPORT=shm allows nothing but shared memory: is it on another host or in "
+                                                                          "another container? TUTTI_TRANSPORT=auto uses tcp there", streams.status().text())));
     log::debug("no shared memory with {}: {}", describe(world_rank), streams.status().text());
     dial(world_rank, false);
   });

@@ -78,7 +78,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   static constexpr Nanoseconds kForever{-1};
   explicit Engine(EngineSetup setup);
   ~Engine();
-  void begin();                            // starts the progress thread
+  Status begin();                          // starts the progress thread; out_of_resources
   // Ends every pending operation with `aborted`, stops the thread, closes connections. Idempotent.
   void shut_down(const std::string& reason);
 
@@ -116,6 +116,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   Wire wire(int world_rank) const { return peers_[std::size_t(world_rank)].wire; }
   std::string describe(int world_rank) const;
   std::size_t memory_bytes() const;
+  std::string debts() const;               // of its transports, and what nobody has asked for; empty: none
   bool has_members() const { return !members_.empty(); }
   bool progress();
   Loop& loop() { return *loop_; }
@@ -152,11 +153,12 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
     Piece piece;
   };
 
+  void blame(int peer);
   bool decides(const Member& member) const;
   void check_result(Operation& operation);
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
   void note_service(const Operation& operation);
-  std::string metrics_text() const;
+  std::string metrics_text() const, link_metrics() const;
   void deliver_parked(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
@@ -170,6 +172,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void look_after_links(TimePoint now);
   void ask_for_life(int peer);
   void note_word_of(int peer);
+  void note_repairs(TimePoint now);
   bool check_deadlines();
   void heard(int from, const Word& word);
   bool look_at(Operation& operation, TimePoint now);
@@ -211,7 +214,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::vector<std::pair<std::function<void(const Status&)>, Status>> callbacks_;
   std::uint32_t passes_ = 0;             // of progress(); the loop is asked every so many
   std::uint64_t deliveries_ = 0;
-  TimePoint next_deadline_check_{};
+  TimePoint next_deadline_check_{}, next_repairs_note_{};
 
   std::mutex mutex_;
   std::condition_variable turn_;         // for those that cannot be the one sleeper

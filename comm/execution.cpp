@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/no_memory.h"
 #include "kernels/kernels.h"
 
 namespace tutti::comm {
@@ -56,7 +57,7 @@ void Execution::bind(std::shared_ptr<const Program> program, const Binding& bind
   program_ = std::move(program);
   binding_ = binding;
   layout_.bind(*program_, size_of(binding.type), binding.vector, binding.in, binding.out);
-  if (scratch_.size() < layout_.scratch_bytes()) scratch_.resize(layout_.scratch_bytes());
+  grow(scratch_, layout_.scratch_bytes(), "results between its steps");
   states_.assign(program_->steps.size(), State{});
   early_.clear();
   blocked_.clear();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 #include "comm/bootstrap.h"
@@ -186,7 +187,10 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
     auto held = engine->lock();
     engine->add_member(member);
   }
-  engine->begin();
+  if (Status begun = engine->begin(); !begun) {
+    member->destroy(std::chrono::milliseconds(0));
+    return begun;
+  }
   if (settings.probe && threaded && !ranks.empty())
     if (Status status = measure(engine, *member, std::move(ranks), placement, planner.fresh(), settings, profile); !status) {
       member->destroy(std::chrono::milliseconds(0));
@@ -236,11 +240,15 @@ Result<UniqueId> make_unique_id() {
   if (!meeting) return meeting.status();
   const UniqueId id = meeting->id;
   // Serves until all have met. Detached: the id has no owner whose end could stop it.
-  std::thread([loop, point = std::shared_ptr<MeetingPoint>(std::move(meeting->point))]() mutable {
-    const TimePoint end = loop->now() + kMeetingLimit;
-    while (!point->finished() && loop->now() < end) loop->run(std::chrono::seconds(1));
-    point.reset();
-  }).detach();
+  try {
+    std::thread([loop, point = std::shared_ptr<MeetingPoint>(std::move(meeting->point))]() mutable {
+      const TimePoint end = loop->now() + kMeetingLimit;
+      while (!point->finished() && loop->now() < end) loop->run(std::chrono::seconds(1));
+      point.reset();
+    }).detach();
+  } catch (const std::system_error& error) {
+    return Status(Code::out_of_resources, "the meeting point's thread cannot start: " + error.code().message() + "; look at ulimit -u, and at pids.max of its cgroup");
+  }
   return id;
 }
 

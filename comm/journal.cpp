@@ -70,10 +70,10 @@ void Journal::end(const Operation& operation, const Status& status) {
   ++peer->waits;
 }
 
-void Journal::event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a, std::uint64_t b) {
+void Journal::event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   if (!recorder_) return;
   tick();
-  recorder_->event({0, std::uint16_t(kind), narrow(peer), now_, communicator, operation, a, b, 0, 0, 0});
+  recorder_->event({0, std::uint16_t(kind), narrow(peer), now_, communicator, operation, a, b, c, 0, 0});
 }
 
 void Journal::joined(std::uint32_t communicator, int rank_count, int rank) {
@@ -99,6 +99,20 @@ void Journal::served(int peer, std::uint64_t bytes, std::uint64_t nanoseconds) {
   if (!entry) return;
   entry->service_bytes = bytes;
   entry->service_nanoseconds = nanoseconds;
+}
+
+void Journal::repaired(int peer, std::uint64_t frames, std::uint64_t segments) {
+  record::PeerEntry* entry = recorder_ ? recorder_->peer(peer) : nullptr;
+  if (!entry) return;
+  entry->resent = frames;
+  entry->retransmitted = segments;
+}
+
+void Journal::broken(int peer, const Status& why) { event(record::EventKind::broken, peer, 0, 0, std::uint64_t(why.code())); }
+
+void Journal::mended(int peer, Nanoseconds after, std::uint64_t resent_frames, bool silent) {
+  event(record::EventKind::mended, peer, 0, 0, std::uint64_t(std::max<std::int64_t>(after.count(), 0)), resent_frames, silent);
+  if (record::PeerEntry* entry = recorder_ ? recorder_->peer(peer) : nullptr) ++entry->mended;
 }
 
 void Journal::waits(const Operation& operation) {

@@ -51,6 +51,10 @@ class Journal {
   void connected(int peer, const std::string& wire);
   void lost(int peer);
   void served(int peer, std::uint64_t bytes, std::uint64_t nanoseconds);
+  void repaired(int peer, std::uint64_t frames, std::uint64_t segments);
+  void broken(int peer, const Status& why);
+  // After so long; `silent`: it had not broken, but moved nothing.
+  void mended(int peer, Nanoseconds after, std::uint64_t resent_frames, bool silent);
   void waits(const Operation& operation);
   void hang_reported(std::uint32_t communicator, std::uint32_t sequence);
   void verdict(std::uint32_t communicator, const Status& status);
@@ -66,7 +70,7 @@ class Journal {
   std::uint64_t loop_now() const { return std::uint64_t(loop_.now().time_since_epoch().count()); }
   void start(Operation& operation, bool awaited);
   void end(const Operation& operation, const Status& status);
-  void event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a = 0, std::uint64_t b = 0);
+  void event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c = 0);
 
   Loop& loop_;
   std::unique_ptr<record::Recorder> recorder_;

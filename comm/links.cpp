@@ -24,6 +24,7 @@ constexpr milliseconds kAskAfter{200};      // the peer has most likely seen it 
 constexpr milliseconds kPingAfter{1000};    // something is unacknowledged for so long
 constexpr milliseconds kRenewAfter{2500};   // and for so long in spite of pings: a peer that lives answers within half a second
 constexpr milliseconds kUnbroken{6000};     // between words of a peer that is asked every kRenewAfter
+constexpr milliseconds kNoteRepairsEvery{500};
 constexpr int kMostFruitless = 8;           // breaks in a row without a frame between them
 
 }  // namespace
@@ -37,6 +38,7 @@ void Engine::on_broken(int peer, const Status& why) {
   p.moved_at_break = moved;
   p.broken_since = now;
   p.broken_why = why;
+  journal_.broken(peer, why);
   log::info("{}: {}; connecting again", describe(peer), why.text());
   mend(peer);
 }
@@ -73,7 +75,10 @@ void Engine::renew(int peer) {
 
 void Engine::resume(int peer, std::vector<std::unique_ptr<Stream>> streams) {
   Peer& p = peers_[std::size_t(peer)];
+  const bool broken = tcp_->broken(peer);
   if (p.state != Peer::up || !tcp_->resume(peer, std::move(streams))) return;
+  if (const TimePoint since = broken ? p.broken_since : p.silent_since; since != TimePoint{})
+    journal_.mended(peer, loop_->now() - since, tcp_->repairs(peer).frames, !broken);
   p.silent_since = {};
   log::info("{}: connected again", describe(peer));
 }
@@ -106,6 +111,17 @@ void Engine::look_after_links(TimePoint now) {
     else if (world_rank_ > peer) renew(peer);
     else directory_->say({.kind = Word::Kind::dial_me, .about = peer});
     ask_for_life(peer);
+  }
+}
+
+// For the flight recorder. The kernel is asked about each socket: seldom.
+void Engine::note_repairs(TimePoint now) {
+  if (now < next_repairs_note_) return;
+  next_repairs_note_ = now + kNoteRepairsEvery;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].state != Peer::up || peers_[i].wire.transport != tcp_.get()) continue;
+    const auto repairs = tcp_->repairs(int(i));
+    journal_.repaired(int(i), repairs.frames, repairs.segments);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/no_memory.h"
 #include "kernels/kernels.h"
 
 namespace tutti::comm {
@@ -220,7 +221,7 @@ void Member::stage(Operation& operation, Prepared& call, bool wide) const {
   for (int i = 0; scatters && i < rank_count(); ++i)
     elements = std::max(elements, b.in.offset(std::uint64_t(i)) + b.in.count(std::uint64_t(i)));
   const DataType type = b.type, work = wide ? DataType::f32 : type;
-  operation.staging.resize((elements + (wide ? produced : 0)) * size_of(work));
+  grow(operation.staging, (elements + (wide ? produced : 0)) * size_of(work), "a copy of the input and partial sums");
   std::byte* copy = operation.staging.data();
   if (wide) kernels::cast(work, copy, type, b.input, elements);
   if (scaled) kernels::scale(work, copy, wide ? copy : b.input, elements, call.factor);
@@ -263,16 +264,37 @@ Work Member::submit(const std::shared_ptr<Operation>& operation, Engine::Lock& h
   return Work(operation);
 }
 
+// An operation that was numbered, and could not be bound. The others wait for it: that it fails is everybody's verdict.
+Work Member::starve(std::shared_ptr<Operation> operation, const NoMemory& why, Engine::Lock& held) {
+  operation->execution.reset();
+  const Status cause(Code::out_of_resources,
+                     fmt::format("operation {} {}: {} has no memory for {} bytes ({}); look at ulimit -v and at the memory limit of its cgroup, or reduce in smaller pieces",
+                                 operation->sequence, to_string(operation->call), engine_->describe(engine_->world_rank()), why.bytes, why.what_for),
+                     rank_);
+  for (Group& group : groups_)
+    if (group.owner == std::this_thread::get_id() && group.refused.ok()) group.refused = cause;
+  engine_->track(operation);
+  engine_->fail(*this, cause);
+  engine_->nudge();
+  held.unlock();
+  engine_->run_callbacks();
+  return Work(operation);
+}
+
 Work Member::start(Prepared call) {
   auto held = engine_->lock();
   if (destroyed_) return refuse(Status(Code::invalid_state, "the communicator was destroyed"), held);
   if (!broken_.ok()) return refuse(broken_, held);
   const bool checked = engine_->settings().check && rank_count() > 1 && !call.barrier && ResultCheck::applies(call.call.collective);
   const auto kept = checked ? std::optional(call) : std::nullopt;
-  auto operation = bind(call);
-  if (!operation) return refuse(operation.status(), held);
-  if (checked) (*operation)->check = make_check(*kept, **operation);
-  return submit(*operation, held);
+  try {
+    auto operation = bind(call);
+    if (!operation) return refuse(operation.status(), held);
+    if (checked) (*operation)->check = make_check(*kept, **operation);
+    return submit(*operation, held);
+  } catch (const NoMemory& why) {
+    return starve(window_.back(), why, held);
+  }
 }
 
 // Null where even right results may differ in their last bits.

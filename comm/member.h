@@ -17,6 +17,8 @@
 #include "comm/shrinking.h"
 #include "comm/watch.h"
 
+namespace tutti { struct NoMemory; }
+
 namespace tutti::comm {
 
 // Of the ranks `members` alone, groups renumbered from 0 in order of first appearance.
@@ -108,11 +110,12 @@ class Member : public std::enable_shared_from_this<Member> {
   Result<Prepared> imagine(Collective what, std::uint64_t count, DataType type, ReduceOp op) const;
   bool needs_wide(const Binding& binding, const Program& program) const;
   void stage(Operation& operation, Prepared& call, bool wide) const;
-  // Under the lock: planned, numbered and bound, not begun. Changes the call.
+  // Under the lock: planned, numbered and bound, not begun. Changes the call. Throws NoMemory when it is numbered already.
   Result<std::shared_ptr<Operation>> bind(Prepared& call);
   std::unique_ptr<ResultCheck> make_check(const Prepared& call, const Operation& of);
   void begin(const std::shared_ptr<Operation>& operation);
   Work refuse(const Status& why, Engine::Lock& held);
+  Work starve(std::shared_ptr<Operation> operation, const NoMemory& why, Engine::Lock& held);
   Work submit(const std::shared_ptr<Operation>& operation, Engine::Lock& held);
   void to_self(const std::shared_ptr<Operation>& operation, Prepared call);
   // Under the lock: of these ranks of this communicator, in this order. This rank is among them.

@@ -42,5 +42,8 @@ class Metrics {
 
 // One counter or gauge with its explanation; `labels` without braces: rank="0".
 std::string metric(const char* name, const char* kind, const char* help, const std::string& labels, double value);
+// Its two parts, for several with one explanation.
+std::string metric_head(const char* name, const char* kind, const char* help);
+std::string sample(const char* name, const std::string& labels, double value);
 
 }  // namespace tutti::comm

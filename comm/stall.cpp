@@ -27,6 +27,7 @@ bool Engine::check_deadlines() {
   next_deadline_check_ = now + kLookEvery;
   if (!threaded_) journal_.beat();
   look_after_links(now);
+  note_repairs(now);
   const auto pending = pending_;
   bool any = false;
   for (const auto& operation : pending) {

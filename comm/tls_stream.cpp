@@ -44,6 +44,7 @@ class TlsStream final : public Stream {
   void when_writable(std::function<void()> callback) override;
   Status send_descriptors(std::span<const int>) override { return {Code::unsupported, "descriptors cannot be passed on an encrypted connection"}; }
   Result<std::vector<int>> receive_descriptors() override { return Status(Code::unsupported, "descriptors cannot be passed on an encrypted connection"); }
+  std::uint64_t retransmitted() const override { return inner_->retransmitted(); }
   std::size_t unsent_bytes() const override { return out_.size() - out_begin_ + inner_->unsent_bytes(); }
   std::string local_address() const override { return inner_->local_address(); }
   std::string remote_address() const override { return inner_->remote_address(); }

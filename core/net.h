@@ -42,6 +42,8 @@ class Stream {
   virtual Result<std::vector<int>> receive_descriptors() = 0;
   // Written, but not yet taken by the other end's kernel: lost if this end goes away now.
   virtual std::size_t unsent_bytes() const { return 0; }
+  // Segments that the kernel has sent again on this connection; 0 where it does not tell.
+  virtual std::uint64_t retransmitted() const { return 0; }
   virtual std::string local_address() const = 0;     // "10.0.0.1:4000", "@name" for abstract Unix sockets
   virtual std::string remote_address() const = 0;
 };

@@ -117,6 +117,11 @@ class SocketStream final : public Stream {
     int bytes = 0;
     return ::ioctl(socket_->get(), SIOCOUTQ, &bytes) == 0 && bytes > 0 ? std::size_t(bytes) : 0;
   }
+  std::uint64_t retransmitted() const override {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    return ::getsockopt(socket_->get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 ? info.tcpi_total_retrans : 0;
+  }
   std::string local_address() const override { return to_text(name_of(socket_->get(), ::getsockname)); }
   std::string remote_address() const override { return remote_; }
 

@@ -10,7 +10,7 @@
 namespace tutti::record {
 
 inline constexpr char kMagic[8] = {'t', 'u', 't', 't', 'i', 'r', 'e', 'c'};
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::uint32_t kOperations = 1024;   // a power of two; 64 KB
 inline constexpr std::uint32_t kEvents = 256;        // a power of two
 inline constexpr std::uint32_t kMostPeers = 1024;    // ranks beyond have no entry of their own
@@ -58,14 +58,15 @@ struct alignas(64) OperationEntry {
 };
 static_assert(sizeof(OperationEntry) == 64);
 
-enum class EventKind : std::uint16_t { none, joined, connected, lost, waits, hang, verdict };
+enum class EventKind : std::uint16_t { none, joined, connected, lost, waits, hang, verdict, broken, mended };
 
 struct alignas(64) EventEntry {
   std::uint32_t stamp;
   std::uint16_t kind, peer;                         // peer: a world rank or kNobody
   std::uint64_t ticks;
   std::uint32_t communicator, operation;
-  // joined: rank_count, own rank. waits: step, steps, bytes done, bytes, 1 where it sends to the peer. verdict: code.
+  // joined: rank_count, own rank. waits: step, steps, bytes done, bytes, 1 where it sends to the peer. verdict, broken: code.
+  // mended: ns without a link, frames sent again so far, 1 where it had fallen silent and 0 where it was broken.
   std::uint64_t a, b, c, d, e;
 };
 static_assert(sizeof(EventEntry) == 64);
@@ -76,7 +77,9 @@ struct alignas(64) PeerEntry {
   std::uint64_t service_bytes, service_nanoseconds; // come from it while its wire was what one waited for
   std::uint32_t waits;                              // so many times
   std::uint32_t state;                              // 0 none, 1 connected, 2 lost
-  char wire[32];                                    // "shm", "tcp"
+  std::uint64_t resent, retransmitted;              // to it: frames, by us; segments, by the kernel
+  std::uint32_t mended;                             // so many times a broken link was made again
+  char wire[12];                                    // "shm", "tcp"
 };
 static_assert(sizeof(PeerEntry) == 64);
 

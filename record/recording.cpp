@@ -87,7 +87,7 @@ Operation operation_of(const OperationEntry& entry, const Timescale& scale) {
 }
 
 Event event_of(const EventEntry& entry, const Timescale& scale) {
-  const auto kind = entry.kind <= std::uint16_t(EventKind::verdict) ? EventKind(entry.kind) : EventKind::none;
+  const auto kind = entry.kind <= std::uint16_t(EventKind::mended) ? EventKind(entry.kind) : EventKind::none;
   return {kind, entry.peer == kNobody ? -1 : int(entry.peer), scale.wall(entry.ticks), entry.communicator, entry.operation,
           entry.a, entry.b, entry.c, entry.d, entry.e};
 }
@@ -99,7 +99,7 @@ std::vector<Peer> peers_of(std::span<const std::byte> bytes, std::uint32_t count
     std::memcpy(&entry, bytes.data() + i * sizeof entry, sizeof entry);
     if (entry.state == 0 && entry.waits == 0) continue;
     out.push_back({int(i), scale.span(entry.waited), entry.waits, entry.service_bytes, entry.service_nanoseconds, int(std::min(entry.state, 2u)),
-                   text_of(entry.wire)});
+                   entry.resent, entry.retransmitted, entry.mended, text_of(entry.wire)});
   }
   return out;
 }

@@ -37,6 +37,8 @@ struct Peer {
   std::uint32_t waits = 0;
   std::uint64_t service_bytes = 0, service_nanoseconds = 0;
   int state = 0;
+  std::uint64_t resent = 0, retransmitted = 0;     // to it: frames, by us; segments, by the kernel
+  std::uint32_t mended = 0;                        // its link, so many times
   std::string wire;
 };
 

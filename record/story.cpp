@@ -46,6 +46,7 @@ class Teller {
   void chapters();
   void lateness();
   void links();
+  void breaks();
 
  private:
   void index(std::size_t i);
@@ -223,6 +224,26 @@ void Teller::links() {
   std::stable_sort(story_.links.begin(), story_.links.end(), [](const Link& x, const Link& y) { return x.rate < y.rate; });
 }
 
+void Teller::breaks() {
+  for (std::size_t i = 0; i < story_.ranks.size(); ++i) {
+    const Recording& r = story_.ranks[i];
+    std::map<int, Break> open;
+    for (const Event& event : r.events) {
+      const std::int64_t at = event.at + story_.shift[i];
+      if (event.kind == EventKind::broken) open[event.peer] = {r.rank, event.peer, false, int(std::min<std::uint64_t>(event.a, std::uint64_t(kLastCode))), at};
+      if (event.kind != EventKind::mended) continue;
+      Break mended{r.rank, event.peer, event.c != 0, 0, at - std::int64_t(std::min<std::uint64_t>(event.a, std::uint64_t(at)))};
+      if (const auto begun = open.find(event.peer); begun != open.end() && !mended.silent) mended.code = begun->second.code;
+      open.erase(event.peer);
+      mended.mended_at = at;
+      mended.resent = event.b;
+      story_.breaks.push_back(mended);
+    }
+    for (const auto& [peer, broken] : open) story_.breaks.push_back(broken);
+  }
+  std::stable_sort(story_.breaks.begin(), story_.breaks.end(), [](const Break& x, const Break& y) { return x.at < y.at; });
+}
+
 }  // namespace
 
 const Recording* Story::recording(int rank) const {
@@ -254,6 +275,7 @@ std::vector<Story> tell(std::vector<Recording> recordings) {
     teller.chapters();
     teller.lateness();
     teller.links();
+    teller.breaks();
   }
   const auto newest = [](const Story& s) {
     std::int64_t at = 0;

@@ -45,6 +45,15 @@ struct Link {
   static constexpr double kSlow = 0.4;
 };
 
+// A link that broke, or fell silent, as the rank at one end saw it.
+struct Break {
+  int rank = 0, peer = 0;
+  bool silent = false;
+  int code = 0;                                 // why it broke
+  std::int64_t at = 0, mended_at = 0;           // mended_at 0: it was not, as far as the recorder goes
+  std::uint64_t resent = 0;                     // frames that were sent again on this link until then
+};
+
 struct Story {
   std::uint64_t job = 0;
   std::vector<Recording> ranks;                 // by rank; of several of one rank the newest
@@ -53,6 +62,7 @@ struct Story {
   std::vector<Chapter> chapters;                // by first start
   std::vector<Late> late;                       // most often late first
   std::vector<Link> links;                      // slowest first
+  std::vector<Break> breaks;                    // by time
   const Recording* recording(int rank) const;
 };
 

@@ -17,7 +17,7 @@ using record::Recording;
 using record::Story;
 
 constexpr std::size_t kMostChapters = 12;      // told in text: all that are not complete, of the others the last ones
-constexpr std::size_t kMostLinks = 8;
+constexpr std::size_t kMostLinks = 8, kMostBreaks = 12;
 
 std::string ranks_text(const Story& story, const std::vector<int>& ranks) {
   std::string out;
@@ -100,6 +100,29 @@ std::string straggler_lines(const Story& story) {
       out += fmt::format("  the link {} -> {} runs at {} while it is busy, {:.2g} of the others' {}\n", rank_text(story, link.from), rank_text(story, link.to),
                          speed_text(link.rate), link.rate / link.others, speed_text(link.others));
   return out.empty() ? "" : "stragglers:\n" + out;
+}
+
+std::string break_lines(const Story& story) {
+  std::string out;
+  const std::size_t count = story.breaks.size(), first = count > kMostBreaks ? count - kMostBreaks : 0;
+  for (std::size_t i = first; i < count; ++i) {
+    const record::Break& b = story.breaks[i];
+    const std::string what = b.silent ? "fell silent" : fmt::format("broke ({})", code_name(Code(b.code)));
+    const std::string then = b.mended_at == 0 ? "and was not made again"
+                                              : fmt::format("was made again after {}, {} frames sent again so far", span_text(b.mended_at - b.at), b.resent);
+    out += fmt::format("  {}: its link with {} {}, {}; {} before the last sign of life of the job\n", rank_text(story, b.rank), rank_text(story, b.peer), what, then,
+                       span_text(std::max<std::int64_t>(newest(story) - b.at, 0)));
+  }
+  return out.empty() ? "" : fmt::format("links that broke: {} times{}\n{}", count, first ? ", the last of them" : "", out);
+}
+
+std::string repair_lines(const Story& story) {
+  std::string out;
+  for (const Recording& r : story.ranks)
+    for (const record::Peer& peer : r.peers)
+      if (peer.resent || peer.retransmitted)
+        out += fmt::format("  rank {} -> rank {} ({}): {} frames by tutti, {} segments by the kernel\n", r.rank, peer.rank, peer.wire, peer.resent, peer.retransmitted);
+  return out.empty() ? "" : "sent again:\n" + out;
 }
 
 std::string link_lines(const Story& story) {
@@ -195,7 +218,7 @@ std::string verdict_text(const Story& story, const Chapter& c) {
 std::string report_text(const Story& story) {
   const int rank_count = story.ranks.empty() ? 0 : story.ranks[0].rank_count;
   return fmt::format("job {:016x}, {} ranks, {} recorders\n", story.job, rank_count, story.ranks.size()) + rank_lines(story) + chapter_lines(story) +
-         straggler_lines(story) + link_lines(story);
+         straggler_lines(story) + break_lines(story) + repair_lines(story) + link_lines(story);
 }
 
 std::string report_json(const Story& story) {
@@ -209,6 +232,15 @@ std::string report_json(const Story& story) {
   out["links"] = ordered_json::array();
   for (const record::Link& link : story.links)
     out["links"].push_back({{"from", link.from}, {"to", link.to}, {"wire", link.wire}, {"bytes", link.bytes}, {"bytes_per_second", link.rate}, {"slow", link.slow()}});
+  out["breaks"] = ordered_json::array();
+  for (const record::Break& b : story.breaks)
+    out["breaks"].push_back({{"rank", b.rank}, {"peer", b.peer}, {"silent", b.silent}, {"code", code_name(Code(b.code))}, {"at_ns", b.at}, {"mended_ns", b.mended_at},
+                             {"frames_sent_again", b.resent}});
+  out["sent_again"] = ordered_json::array();
+  for (const Recording& r : story.ranks)
+    for (const record::Peer& peer : r.peers)
+      if (peer.resent || peer.retransmitted)
+        out["sent_again"].push_back({{"from", r.rank}, {"to", peer.rank}, {"wire", peer.wire}, {"frames", peer.resent}, {"segments", peer.retransmitted}});
   out["operations"] = ordered_json::array();
   for (const Chapter& c : story.chapters) out["operations"].push_back(json_of(c, story));
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";

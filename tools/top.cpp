@@ -55,6 +55,41 @@ std::string skew_of(const Story& story, int rank) {
   return span_text(behind[behind.size() / 2]);
 }
 
+// Frames and segments that were sent again to a peer since `before`; where that recorder is a newer one, in all.
+std::pair<std::uint64_t, std::uint64_t> repairs_since(const Recording* before, const record::Peer& now) {
+  for (const record::Peer& then : before ? before->peers : std::vector<record::Peer>())
+    if (then.rank == now.rank && then.resent <= now.resent && then.retransmitted <= now.retransmitted)
+      return {now.resent - then.resent, now.retransmitted - then.retransmitted};
+  return {now.resent, now.retransmitted};
+}
+
+// Its links over TCP, together; "-": there are none.
+std::string repairs_of(const Recording* before, const Recording& now) {
+  std::uint64_t sum = 0;
+  bool any = false;
+  for (const record::Peer& peer : now.peers) {
+    const auto [frames, segments] = repairs_since(before, peer);
+    any |= peer.wire == "tcp";
+    sum += frames + segments;
+  }
+  return any ? fmt::format("{}", sum) : "-";
+}
+
+std::string link_lines(const Story& before, const Story& now) {
+  std::string out;
+  for (const Recording& r : now.ranks)
+    for (const record::Peer& peer : r.peers) {
+      const auto [frames, segments] = repairs_since(before.recording(r.rank), peer);
+      if (frames + segments) out += fmt::format("link rank {} -> rank {}: sent again {} frames by tutti, {} segments by the kernel\n", r.rank, peer.rank, frames, segments);
+    }
+  if (now.breaks.size() > before.breaks.size()) {
+    const record::Break& last = now.breaks.back();
+    out += fmt::format("link rank {} -> rank {} {}{}\n", last.rank, last.peer, last.silent ? "fell silent" : "broke",
+                       last.mended_at ? ", was made again after " + span_text(last.mended_at - last.at) : ", is not made again yet");
+  }
+  return out;
+}
+
 int top(const Asked& asked) {
   const bool terminal = ::isatty(1) != 0;
   const auto pause = std::chrono::duration<double>(asked.once ? std::min(asked.every, 0.2) : asked.every);
@@ -90,7 +125,7 @@ std::string top_text(const Story& before, const Story& now, double seconds) {
     if (const record::Operation* last = last_of(r)) latest = std::max({latest, last->started, last->ended});
   }
   std::string out = fmt::format("job {:016x}, {} of {} ranks here\n", now.job, now.ranks.size(), now.ranks[0].rank_count);
-  out += fmt::format("{:>5} {:>8} {:<8} {:>11} {:>9} {:>9}  {}\n", "rank", "pid", "state", "payload/s", "ops/s", "late by", "operation");
+  out += fmt::format("{:>5} {:>8} {:<8} {:>11} {:>9} {:>9} {:>7}  {}\n", "rank", "pid", "state", "payload/s", "ops/s", "late by", "resent", "operation");
   for (const Recording& r : now.ranks) {
     const Recording* old = before.recording(r.rank);
     const record::Operation *last = last_of(r), *last_then = old ? last_of(*old) : nullptr;
@@ -101,13 +136,13 @@ std::string top_text(const Story& before, const Story& now, double seconds) {
       const std::uint32_t done = last->number - (last_then ? last_then->number : 0);
       count = fmt::format("{:.0f}", done / seconds);
     }
-    out += fmt::format("{:>5} {:>8} {:<8} {:>11} {:>9} {:>9}  {}\n", r.rank, r.pid, life_text(r), rate, count, skew_of(now, r.rank), doing(r, latest));
+    out += fmt::format("{:>5} {:>8} {:<8} {:>11} {:>9} {:>9} {:>7}  {}\n", r.rank, r.pid, life_text(r), rate, count, skew_of(now, r.rank), repairs_of(old, r), doing(r, latest));
   }
   for (const record::Late& late : now.late)
     if (late.notable()) out += fmt::format("rank {} arrives {} late in {:.0f} % of operations\n", late.rank, span_text(late.median), 100.0 * double(late.times) / double(late.of));
   for (const record::Link& link : now.links)
     if (link.slow()) out += fmt::format("link rank {} -> rank {}: {}, the others {}\n", link.from, link.to, speed_text(link.rate), speed_text(link.others));
-  return out;
+  return out + link_lines(before, now);
 }
 
 void add_top(CLI::App& app, int& status) {

@@ -117,6 +117,8 @@ class Transport {
   virtual bool prepare_sleep() = 0;
   virtual void wake_done() = 0;
   virtual std::size_t memory_bytes() const = 0;
+  // What its accounts hold for messages under way, in words. Empty when none is: otherwise something leaks.
+  virtual std::string debts() const { return ""; }
 };
 
 }  // namespace tutti::transport

@@ -1,5 +1,6 @@
 #include "transport/shm/shm_transport.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -311,6 +312,30 @@ bool ShmTransport::prepare_sleep() {
 
 void ShmTransport::wake_done() {
   if (outbox_memory_.data()) outbox().sleeping.store(0, std::memory_order_relaxed);
+}
+
+std::string ShmTransport::debts() const {
+  if (!outbox_memory_.data()) return "";
+  const auto& slots = reinterpret_cast<const Outbox*>(outbox_memory_.data())->slots;
+  std::string out;
+  std::size_t busy[kSlotClasses.size()] = {}, multicasts = 0;
+  std::unordered_map<const ShmConnection*, std::uint32_t> held;
+  for (const Busy& b : busy_) {
+    const bool large = b.slot >= kSlotClasses[0].count;
+    ++busy[large];
+    if (b.user) held[b.user] += large;
+    else multicasts += large;
+    if (slots[b.slot].readers.load(std::memory_order_acquire) != 0) out += fmt::format("slot {} is not read; ", b.slot);
+  }
+  for (std::size_t c = 0; c < kSlotClasses.size(); ++c)
+    if (busy[c] + free_[c].size() != made_[c]) out += fmt::format("{} slots of {} bytes were made, {} are in use, {} free; ", made_[c], kSlotClasses[c].bytes, busy[c], free_[c].size());
+  for (const auto& c : connections_)
+    if (c->slots_ != held[c.get()]) out += fmt::format("peer {} is charged {} slots and holds {}; ", c->peer_, c->slots_, held[c.get()]);
+  if (staged_ != multicasts) out += fmt::format("multicasts are charged {} slots and hold {}; ", staged_, multicasts);
+  for (const auto& [whose, slot] : reserve_)
+    if (slots[slot].readers.load(std::memory_order_acquire) != 0) out += fmt::format("reserved slot {} is not read; ", slot);
+  if (!lent_.empty()) out += fmt::format("{} parts of regions are lent; ", lent_.size());
+  return out.empty() ? "" : "shm: " + out;
 }
 
 std::size_t ShmTransport::memory_bytes() const {

@@ -44,6 +44,7 @@ class ShmTransport final : public Transport, private LeaseHolder {
   bool prepare_sleep() override;
   void wake_done() override;
   std::size_t memory_bytes() const override;
+  std::string debts() const override;
 
  private:
   friend class ShmConnection;

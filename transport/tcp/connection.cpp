@@ -89,6 +89,7 @@ bool TcpConnection::bury(std::vector<std::unique_ptr<TcpSocket>>& buried) {
     if (over_) break;
     last_failure_ = socket.failure.text();
     ++shared_.counters.sockets_lost;
+    buried_retransmitted_ += socket.stream->retransmitted();
     in_.lost(socket);
     const bool last = sockets_.size() == 1;
     if (last && !can_resume()) return true;
@@ -111,6 +112,12 @@ Status TcpConnection::end() {
 
 Status TcpConnection::why_broken() const {
   return Status(Code::peer_lost, fmt::format("tcp {}: the connection is broken: {}", description_, last_failure_), peer_);
+}
+
+Repairs TcpConnection::repairs() const {
+  Repairs out{out_.resends(), buried_retransmitted_};
+  for (const auto& socket : sockets_) out.segments += socket->stream->retransmitted();
+  return out;
 }
 
 void TcpConnection::close() {

@@ -47,6 +47,7 @@ class TcpConnection final : public Connection {
   bool broken() const { return !over_ && sockets_.empty(); }
   bool can_resume() const { return shared_.options.resumable && !peer_closed_ && !beyond_repair_; }
   Status why_broken() const;
+  Repairs repairs() const;
   // Ends it. Returns what to tell the listener.
   Status end();
   // Ends it from this side: says so to the peer as far as that goes without waiting.
@@ -63,6 +64,7 @@ class TcpConnection final : public Connection {
   Outgoing out_;
   Incoming in_;
   std::string last_failure_;
+  std::uint64_t buried_retransmitted_ = 0;    // on sockets that are gone
   bool over_ = false;
   bool busy_ = false;
   bool peer_closed_ = false;

@@ -52,6 +52,7 @@ class Grants {
   bool covers(const MessageKey& key, std::uint64_t end) const;
   // So many bytes of the message need no memory of the transport's any more.
   void consumed(const MessageKey& key, std::uint64_t message_bytes, std::uint64_t bytes);
+  std::size_t messages() const { return messages_.size(); }   // expected or begun, and not consumed
   // Nothing more is granted to this communicator; what was may still come.
   void abandon(std::uint32_t communicator);
 

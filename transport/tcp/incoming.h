@@ -46,6 +46,9 @@ class Incoming {
   std::uint64_t arrived_frames() const { return window_.base(); }
   bool owes() const { return owed_; }
   bool has_requests() const { return !requests_.empty(); }
+  // Credit that has been used and not been given back, in bytes; messages that have begun or were granted.
+  std::size_t eager_held() const { return std::size_t(eager_received_ - eager_consumed_) * kCreditUnit; }
+  std::size_t open_messages() const { return grants_.messages(); }
   const Service& service() const { return service_; }
   // The socket is about to go.
   void lost(TcpSocket& socket);

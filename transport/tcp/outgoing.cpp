@@ -302,9 +302,7 @@ const char* Outgoing::damaged(std::uint32_t low) {
     return "a payload keeps arriving damaged: a faulty link or memory, or a buffer that is changed while it is sent";
   }
   frame->crc_known = false;
-  frame->urgent = true;
-  urgent_.push_back(frame);
-  ++shared_.counters.resends;
+  send_again(frame);
   connection_.mark_busy();
   return nullptr;
 }
@@ -320,11 +318,16 @@ void Outgoing::lost(TcpSocket& socket) {
     frame->socket = nullptr;
     if (frame->queued) continue;
     TUTTI_CHECK(!frame->writing);
-    frame->urgent = true;
-    urgent_.push_back(frame);
-    ++shared_.counters.resends;
+    send_again(frame);
   }
   connection_.mark_busy();
+}
+
+void Outgoing::send_again(OutFrame* frame) {
+  frame->urgent = true;
+  urgent_.push_back(frame);
+  ++shared_.counters.resends;
+  ++resends_;
 }
 
 void Outgoing::end() {

@@ -34,6 +34,9 @@ class Outgoing {
     return socket.writing || socket.has_control() || !urgent_.empty() || !data_.empty();
   }
   bool has_sent() const { return !sent_.empty(); }
+  std::uint64_t resends() const { return resends_; }
+  // Messages that asked for a grant, or have one left.
+  std::size_t open_leaves() const { return leaves_.size(); }
   std::uint64_t acknowledged_frames() const { return base_; }
   std::optional<Unacknowledged> oldest_unacknowledged() const {
     const OutFrame* frame = base_ < next_ ? window_[base_ % kWindow] : nullptr;
@@ -76,6 +79,7 @@ class Outgoing {
   void gather(TcpSocket& socket, Batch& batch);
   void settle(TcpSocket& socket, Batch& batch, std::size_t moved);
   void finish_writing(OutFrame* frame);
+  void send_again(OutFrame* frame);
   void forget(std::uint64_t sequence);
   void retire(OutFrame* frame);
   void release_waiting_control();
@@ -85,6 +89,7 @@ class Outgoing {
   TcpConnection& connection_;
   int peer_;
   bool ended_ = false;
+  std::uint64_t resends_ = 0;
   std::uint64_t base_ = 0, next_ = 0;              // sequences [base_, next_) may be unacknowledged
   std::uint32_t eager_sent_ = 0, eager_limit_;     // credit units since the beginning, modulo 2^32
   std::vector<OutFrame*> window_;

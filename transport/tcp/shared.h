@@ -44,6 +44,11 @@ struct Service {
   std::uint64_t bytes = 0, nanoseconds = 0;
 };
 
+// What had to be sent again: frames, by us; segments, by the kernel of this host.
+struct Repairs {
+  std::uint64_t frames = 0, segments = 0;
+};
+
 // The oldest frame that was written and not acknowledged, and what its socket's kernel has not delivered.
 struct Unacknowledged {
   std::uint64_t sequence = 0;

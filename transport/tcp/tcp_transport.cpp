@@ -1,5 +1,7 @@
 #include "transport/tcp/tcp_transport.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/check.h"
@@ -26,6 +28,28 @@ TcpTransport::TcpTransport(Loop& loop, Listener& listener, const TcpOptions& opt
 tcp::Service TcpTransport::service(int peer) const {
   const auto found = connections_.find(peer);
   return found == connections_.end() ? tcp::Service{} : found->second->in().service();
+}
+
+tcp::Repairs TcpTransport::repairs(int peer) const {
+  const auto found = connections_.find(peer);
+  return found == connections_.end() ? tcp::Repairs{} : found->second->repairs();
+}
+
+std::string TcpTransport::debts() const {
+  std::string out;
+  const auto owes = [&out](const std::string& what, std::uint64_t many) {
+    if (many) out += fmt::format("{}{} {}", out.empty() ? "tcp: " : ", ", many, what);
+  };
+  owes("bytes reserved by grants", shared_.grants.reserved);
+  owes("messages waiting for a grant", shared_.grants.waiting.size());
+  owes("bytes of landings lent", landing_bytes());
+  for (const auto& [peer, connection] : connections_) {
+    const std::string whose = fmt::format(" of peer {}", peer);
+    owes("bytes of credit" + whose, connection->in().eager_held());
+    owes("messages begun" + whose, connection->in().open_messages());
+    owes("grants not used" + whose, connection->out().open_leaves());
+  }
+  return out;
 }
 
 TcpTransport::~TcpTransport() { TUTTI_CHECK(!polling_); }

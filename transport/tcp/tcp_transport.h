@@ -55,9 +55,12 @@ class TcpTransport final : public Transport {
   bool prepare_sleep() override;
   void wake_done() override;
   std::size_t memory_bytes() const override;
+  std::string debts() const override;
 
   // From the peer to here, since the connection was made; zeros: there is none.
   tcp::Service service(int peer) const;
+  // From here to the peer, since then. Asks the kernel about each socket.
+  tcp::Repairs repairs(int peer) const;
   const TcpCounters& counters() const { return shared_.counters; }
   const TcpOptions& options() const { return shared_.options; }
   std::size_t landing_bytes() const { return shared_.landings.granted_bytes() + shared_.landings.eager_bytes(); }
