@@ -1,177 +1,24 @@
 #include "tests/process/gallery.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <csignal>
-#include <mutex>
 #include <regex>
 #include <thread>
 
 #include "tests/process/faulty_sockets.h"
+#include "tests/process/scenes.h"
 #include "tests/process/strangers.h"
-#include "tests/process/world.h"
 
 namespace tutti::test {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Body = std::function<Status(Communicator&)>;
-using Statuses = std::vector<Status>;
-
-Status reduce(Communicator& comm, std::size_t count) {
-  std::vector<float> x(count, float(comm.rank())), y(count);
-  return comm.all_reduce({x.data(), y.data(), count}).wait();
-}
-
-// Again and again, until a failure or `times` are done; wrong sums are a failure of their own.
-Status reduce_often(Communicator& comm, std::size_t count, int times, std::atomic<int>* rounds = nullptr) {
-  std::vector<float> x(count, 1), y(count);
-  for (int i = 0; i < times; ++i) {
-    if (const Status status = comm.all_reduce({x.data(), y.data(), count}).wait(); !status.ok()) return status;
-    for (const float value : y)
-      if (value != float(comm.rank_count())) return Status(Code::internal, "a wrong sum");
-    if (rounds) ++*rounds;
-  }
-  return {};
-}
-
-constexpr int kForEver = 1 << 30;
-
-// A thread a rank; each one's first failure, or that of its next barrier.
-Statuses ranks(int count, const Settings& settings, const Body& body) {
-  World world(count, settings);
-  std::mutex mutex;
-  Statuses out;
-  world.run([&](Communicator& comm) {
-    Status status = body(comm);
-    while (status.ok() && comm.rank_count() < 0) continue;
-    const std::lock_guard held(mutex);
-    out.push_back(status);
-  });
-  return out;
-}
-
-// Until the communicator is broken: who had finished learns of it later.
-Status last(Communicator& comm, Status status) {
-  while (status.ok()) status = comm.barrier().wait();
-  return status;
-}
-
-// Rank 0 of three is a process that runs `body`; it gets `signal` after some rounds of the others (0: none).
-Statuses with_process(int signal, const Settings& settings, std::size_t count, const std::function<int(Communicator&)>& body = {}) {
-  const std::string address = fresh_address();
-  Child victim([&] {
-    const Environment environment(settings);
-    Communicator comm = joined(0, 3, address);
-    return body ? body(comm) : int(reduce_often(comm, count, kForEver).ok());
-  });
-  World world(3, 1, address, settings);
-  std::atomic<int> rounds{0};
-  std::atomic<bool> over{false};
-  std::thread killer([&] {
-    while (rounds < 20 && !over) std::this_thread::yield();
-    if (signal) victim.signal(signal);
-  });
-  std::mutex mutex;
-  Statuses out;
-  world.run([&](Communicator& comm) {
-    const Status status = reduce_often(comm, count, kForEver, &rounds);
-    const std::lock_guard held(mutex);
-    out.push_back(status);
-    over = true;
-  });
-  killer.join();
-  return out;
-}
-
-// Two different calls: of the last rank of three, and of the others.
-Statuses mismatch(const std::function<Work(Communicator&, float*)>& usual, const std::function<Work(Communicator&, float*)>& odd) {
-  return ranks(3, {{"TUTTI_TIMEOUT", "8s"}}, [&](Communicator& comm) {
-    std::vector<float> memory(20000);
-    return last(comm, (comm.rank() == 2 ? odd : usual)(comm, memory.data()).wait());
-  });
-}
-
-// A fault on the busiest TCP socket in the midst of all_reduces of three ranks.
-Statuses on_the_wire(Fault fault, Settings settings, int times = 60) {
-  forget_traffic();
-  settings.emplace_back("TUTTI_TRANSPORT", "tcp");
-  std::atomic<int> rounds{0};
-  auto out = ranks(3, settings, [&](Communicator& comm) {
-    const Status before = reduce_often(comm, 100'000, 5, &rounds);
-    if (!before.ok()) return before;
-    if (comm.rank() == 0 && !inject(fault, 100'000)) return Status(Code::internal, "no socket to harm was found");
-    return reduce_often(comm, 100'000, times);
-  });
-  if (strikes() == 0) out.emplace_back(Code::internal, "the fault never struck");
-  forget_traffic();
-  return out;
-}
-
-// Only rank `rank` of `count`, here and now.
-Status alone(int rank, int count, const std::string& address, milliseconds limit, const std::string& key = "k") {
-  auto made = Communicator::create(rank, count, address, {.init_timeout = limit, .job_key = key});
-  return made ? Status() : made.status();
-}
-
-// All these join at once; what each got.
-Statuses together(const std::vector<std::function<Status()>>& joins) {
-  Statuses out(joins.size());
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < joins.size(); ++i) threads.emplace_back([&, i] { out[i] = joins[i](); });
-  for (auto& thread : threads) thread.join();
-  return out;
-}
-
-Statuses with_setting(const std::string& name, const std::string& value) {
-  const Environment environment(Settings{{name, value}});
-  return {alone(0, 1, fresh_address(), seconds(1))};
-}
-
-// What the next file that is opened gets.
-rlim_t next_descriptor() {
-  const int fd = ::dup(2);
-  ::close(fd);
-  return rlim_t(fd);
-}
-
-// In a process that may hold no more of something, or of descriptors so many more.
-Statuses with_limit(int what, rlim_t most, const std::function<Status()>& body) {
-  int pipe[2];
-  if (::pipe(pipe) != 0) return {Status(Code::internal, "pipe")};
-  Child poor([&] {
-    rlimit limit{};
-    ::getrlimit(what, &limit);
-    limit.rlim_cur = what == RLIMIT_NOFILE ? next_descriptor() + most : most;
-    ::setrlimit(what, &limit);
-    const Status status = body();
-    const std::string text = status.text();
-    const int code = int(status.code());
-    if (::write(pipe[1], &code, sizeof code) < 0 || ::write(pipe[1], text.data(), text.size()) < 0) return 1;
-    return 0;
-  });
-  ::close(pipe[1]);
-  int code = 0;
-  std::string text(4096, 0);
-  const bool told = ::read(pipe[0], &code, sizeof code) == ssize_t(sizeof code);
-  const ssize_t bytes = ::read(pipe[0], text.data(), text.size());
-  ::close(pipe[0]);
-  poor.exit_code();
-  text.resize(std::size_t(std::max<ssize_t>(bytes, 0)));
-  return {told ? Status(Code(code), text) : Status(Code::internal, "the process ended without a word")};
-}
-
-Work all_reduce(Communicator& c, float* at, std::size_t count, DataType type = DataType::f32, ReduceOp op = ReduceOp::sum) {
-  return c.all_reduce({at, at + 10000, count, type, op});
-}
 
 std::vector<Cause> deaths() {
   const Settings shm{{"TUTTI_TRANSPORT", "shm"}}, tcp{{"TUTTI_TRANSPORT", "tcp"}};
@@ -447,7 +294,7 @@ std::ostream& operator<<(std::ostream& out, const Cause& cause) { return out << 
 const std::vector<Cause>& causes() {
   static const std::vector<Cause> all = [] {
     std::vector<Cause> out;
-    for (auto room : {deaths, mismatches, beginnings, surroundings, buffers, wires})
+    for (auto room : {deaths, mismatches, beginnings, surroundings, buffers, wires, poor_hosts})
       for (auto& cause : room()) out.push_back(std::move(cause));
     return out;
   }();

@@ -20,10 +20,13 @@ struct Cause {
   int culprit = -1;                        // kEither: depends on who sees it first; the text names both
   std::chrono::seconds limit{5};           // from the start to the last status
   std::function<std::vector<Status>()> run;
+  std::function<std::string()> lacks{};    // what this machine has not got for it; empty: nothing
 };
 std::ostream& operator<<(std::ostream& out, const Cause& cause);
 
 const std::vector<Cause>& causes();
+// Of hosts that lack something, or cannot reach each other: gallery_hosts.cpp.
+std::vector<Cause> poor_hosts();
 
 // Without what depends on the machine, the moment and the run: hosts, pids, addresses, seconds, numbers of operations.
 std::string in_general(const Status& status);

@@ -11,6 +11,7 @@
 
 #include "record/folder.h"
 #include "record/story.h"
+#include "tests/process/faulty_sockets.h"
 #include "tests/process/world.h"
 
 namespace tutti::test {
@@ -102,6 +103,28 @@ TEST(Recorder, OfAKilledRankTellsWhatItDid) {
     told = true;
   }
   EXPECT_TRUE(told);
+}
+
+TEST(Recorder, OfALinkThatWasResetTellsThatItWasMended) {
+  const Folder folder;
+  forget_traffic();
+  World world(2, {{"TUTTI_RECORDER", folder.path}, {"TUTTI_TRANSPORT", "tcp"}});
+  world.run([](Communicator& comm) {
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(reduce(comm, 100'000).ok());
+    if (comm.rank() == 0) {
+      ASSERT_TRUE(inject(Fault::reset, 100'000));
+    }
+    for (int i = 0; i < 30; ++i) ASSERT_TRUE(reduce(comm, 100'000).ok());
+  });
+  ASSERT_EQ(strikes(), 1);
+  forget_traffic();
+  const record::Story story = story_of(folder.path);
+  ASSERT_FALSE(story.breaks.empty());
+  for (const record::Break& b : story.breaks) {
+    EXPECT_EQ(b.peer, 1 - b.rank);
+    EXPECT_FALSE(b.silent);
+    EXPECT_GT(b.mended_at, b.at);
+  }
 }
 
 // Without the prefix that names the rank: the reports of all, one each.

@@ -37,20 +37,29 @@ Case any_case(std::mt19937_64& random, int ranks) {
   return out;
 }
 
-// The same cases on all ranks.
-void work(World& world, std::uint64_t seed, int operations, const std::function<void()>& between = {}) {
-  world.run([&](Communicator& comm) {
-    std::mt19937_64 random(seed);
-    for (int i = 0; i < operations; ++i) {
-      const Case test = any_case(random, comm.rank_count());
-      const std::string wrong = tried(comm, test);
-      ASSERT_EQ(wrong, "") << "seed " << seed << ", operation " << i;
-      if (comm.rank() == 0 && between) between();
-    }
-  });
+// The same cases on all ranks; the first thing that went wrong.
+std::string work(Communicator& comm, std::uint64_t seed, int operations, const std::function<void()>& between = {}) {
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < operations; ++i) {
+    const Case test = any_case(random, comm.rank_count());
+    if (const std::string wrong = tried(comm, test); !wrong.empty()) return "seed " + std::to_string(seed) + ", operation " + std::to_string(i) + ": " + wrong;
+    if (comm.rank() == 0 && between) between();
+  }
+  return "";
 }
 
-// One life of a job of three ranks and a child.
+constexpr int kAfterGrowth = 15;
+
+// Rank 3 of the grown world, in a process that waits for its invitation.
+int newcomer(int invitations, std::uint64_t seed) {
+  UniqueId id;
+  if (::read(invitations, &id, sizeof id) != ssize_t(sizeof id)) return 1;
+  auto comm = Communicator::create(3, 4, id);
+  if (!comm) return 2;
+  return work(*comm, seed, kAfterGrowth).empty() ? 0 : 3;
+}
+
+// One life of a job: three ranks over bad links; then four, of which one is killed; then three; then four again.
 void live(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::string address = fresh_address();
@@ -60,19 +69,29 @@ void live(std::uint64_t seed) {
   forget_traffic();
   {
     World whole(3, settings);
-    work(whole, seed, 40, [&] {
-      if (random() % 12 == 0) inject(std::array{Fault::flip, Fault::reset, Fault::slow}[random() % 3], 1000);
+    whole.run([&](Communicator& comm) {
+      const auto harm = [&] {
+        if (random() % 12 == 0) inject(std::array{Fault::flip, Fault::reset, Fault::slow}[random() % 3], 1000);
+      };
+      EXPECT_EQ(work(comm, seed, 40, harm), "");
     });
   }
   forget_traffic();
+  int invitations[2];
+  ASSERT_EQ(::pipe(invitations), 0);
+  const Environment environment(settings);
+  Child fourth([&] {
+    ::close(invitations[1]);
+    return newcomer(invitations[0], seed);
+  });
+  ::close(invitations[0]);
   Child victim([&] {
-    const Environment environment(settings);
     Communicator comm = joined(0, 4, address);
     std::vector<float> x(1000, 1);
     while (comm.all_reduce({x.data(), x.data(), x.size()}).wait().ok()) continue;
     return 0;
   });
-  World world(4, 1, address, settings);
+  World world(4, 1, address);
   std::atomic<int> rounds{0};
   std::thread killer([&] {
     while (rounds < 10) std::this_thread::yield();
@@ -86,11 +105,20 @@ void live(std::uint64_t seed) {
     auto left = comm.shrink(std::chrono::milliseconds(20'000));
     ASSERT_TRUE(left.ok()) << left.status().to_string();
     ASSERT_EQ(left->rank_count(), 3);
-    Case test;
-    test.count = 5000;
-    EXPECT_EQ(tried(*left, test), "");
+    EXPECT_EQ(work(*left, seed, 5), "");
+    UniqueId id{};
+    if (left->rank() == 0) {
+      id = Communicator::make_unique_id().value();
+      ASSERT_EQ(::write(invitations[1], &id, sizeof id), ssize_t(sizeof id));
+    }
+    auto larger = left->grow(4, id);
+    ASSERT_TRUE(larger.ok()) << larger.status().to_string();
+    left->destroy();
+    EXPECT_EQ(work(*larger, seed, kAfterGrowth), "");
   });
   killer.join();
+  ::close(invitations[1]);
+  EXPECT_EQ(fourth.exit_code(), 0);
 }
 
 TEST(Soak, NothingIsLostAndNothingGrows) {
@@ -103,6 +131,8 @@ TEST(Soak, NothingIsLostAndNothingGrows) {
   }
   std::printf("%d lives\n", lives);
   if (lives < 5) return;                                 // a starved machine
+  const auto settled = Clock::now() + std::chrono::seconds(10);          // meeting points close a moment after all have met
+  while (descriptors() > descriptors_then && Clock::now() < settled) std::this_thread::yield();
   EXPECT_LE(descriptors(), descriptors_then);
   EXPECT_LE(resident_bytes(), bytes_then + (32u << 20));
 }
