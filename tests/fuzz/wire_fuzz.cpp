@@ -1,5 +1,5 @@
 // libFuzzer target of the tcp transport's frames. A finding is a crash, a hang, memory without bounds, or a frame delivered that lies
-// outside of its message. The handshake that stands before them has no target yet: tests/comm/handshake_test.cpp mutates it.
+// outside of its message. The handshake that stands before them has a target of its own.
 //   fuzz_wire -max_total_time=60 FOUND tests/fuzz/wire
 // Header checksums would end nearly all inputs at once: the last four bytes of each header are made right before it is fed.
 #include <cstdint>

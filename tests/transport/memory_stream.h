@@ -123,9 +123,9 @@ class MemoryLoop final : public Loop {
   std::shared_ptr<void> at(TimePoint, std::function<void()>) override { return nullptr; }
   void post(std::function<void()> callback) override { posted_.push_back(std::move(callback)); }
   int doorbell_descriptor() override { return -1; }
-  std::uint64_t random() override { return 4; }
+  std::uint64_t random() override { return next_random++; }
 
-  std::uint64_t runs = 0;
+  std::uint64_t runs = 0, next_random = 4;
 
  private:
   friend class MemoryStream;
