@@ -111,6 +111,34 @@ TEST(Story, ASlowLinkIsNamedAndItsRankIsNotLate) {
   EXPECT_FALSE(story.links[2].slow());
 }
 
+TEST(Story, ABrokenLinkIsToldWithWhenItWasMade) {
+  Job job(3);
+  job.run(0, {0, 0, 0}, 100);
+  const auto event = [&](int rank, EventKind kind, int peer, std::int64_t at, std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) {
+    Taped& tape = *job.tapes[std::size_t(rank)];
+    tape.recorder->event({0, std::uint16_t(kind), std::uint16_t(peer), tape.ticks(at), 0, 0, a, b, c, 0, 0});
+  };
+  event(1, EventKind::broken, 0, 1000, std::uint64_t(Code::peer_lost));
+  event(1, EventKind::broken, 2, 2000, std::uint64_t(Code::network));
+  event(1, EventKind::mended, 0, 5000, 4000, 7);
+  event(2, EventKind::mended, 1, 9000, 6000, 3, 1);
+  const Story story = job.tell_it();
+  ASSERT_EQ(story.breaks.size(), 3u);
+  const auto is = [&](std::size_t i, int rank, int peer, std::int64_t at, std::int64_t mended, std::uint64_t resent, bool silent) {
+    const Break& b = story.breaks[i];
+    EXPECT_EQ(b.rank, rank) << i;
+    EXPECT_EQ(b.peer, peer) << i;
+    EXPECT_EQ(b.at, kBegin + at) << i;
+    EXPECT_EQ(b.mended_at, mended ? kBegin + mended : 0) << i;
+    EXPECT_EQ(b.resent, resent) << i;
+    EXPECT_EQ(b.silent, silent) << i;
+  };
+  is(0, 1, 0, 1000, 5000, 7, false);
+  is(1, 1, 2, 2000, 0, 0, false);
+  is(2, 2, 1, 3000, 9000, 3, true);
+  EXPECT_EQ(Code(story.breaks[0].code), Code::peer_lost);
+}
+
 TEST(Story, SaysWhoNeverCalled) {
   Job job(3);
   job.run(0, {0, 0, 0}, 100);

@@ -19,6 +19,7 @@ TEST(SimCommunicator, RandomExchangesInRoughWorldsAreRight) {
     ASSERT_TRUE(crew.assemble()) << crew.report();
     crew.run_until_over(seconds{300});
     expect_right(crew);
+    EXPECT_EQ(crew.debts(), "") << "set aside for ever; " << crew.world.replay_line();
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
   }
 }

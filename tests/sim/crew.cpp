@@ -20,8 +20,8 @@ constexpr Nanoseconds kIdleTick = milliseconds{500};
 
 }  // namespace
 
-CrewRank::CrewRank(Crew& crew, int number, SimLoop& process, comm::JoinRequest request)
-    : rank(number), loop(process), crew_(crew), request_(std::move(request)) {
+CrewRank::CrewRank(Crew& crew, int number, SimLoop& process, comm::JoinRequest request, bool newcomer)
+    : rank(number), loop(process), crew_(crew), request_(std::move(request)), newcomer_(newcomer) {
   loop.on_tick([this] { tick(); });
 }
 
@@ -38,6 +38,12 @@ bool CrewRank::reaches(int other) const {
   if (!member_) return false;
   auto held = member_->engine()->lock();
   return member_->engine()->wire(other).connection != nullptr;
+}
+
+std::string CrewRank::debts() const {
+  if (!member_) return "";
+  auto held = member_->engine()->lock();
+  return member_->engine()->debts();
 }
 
 void CrewRank::tick() {
@@ -121,6 +127,7 @@ void CrewRank::start_next() {
 
 // After the verdict: shrinks, and exchanges among those who are left, the same for all by their number.
 void CrewRank::carry_on() {
+  if (newcomer_ && !second_verdict && !verdict) return regrow();
   if (crew_.options.carry_on == 0 || !verdict || !pending_.empty() || second_verdict) return;
   if (!shrinking_) shrinking_ = member_->begin_shrink(milliseconds{2000});
   if (!shrinking_->test()) return;
@@ -133,19 +140,68 @@ void CrewRank::carry_on() {
     survivors_ = std::move(*survivors);
     new_place = {survivors_.rank(), survivors_.rank_count()};
   }
-  if (!shrunk->ok() || carried == crew_.options.carry_on) return;
+  if (!shrunk->ok()) return;
+  if (carried == crew_.options.carry_on) return regrow();
+  if (carry(survivors_, std::uint64_t(carried))) ++carried;
+}
+
+// As Communicator::grow does: the survivors and the newcomer start up anew. Then the old communicators go.
+void CrewRank::regrow() {
+  if (regrown == crew_.options.regrow || crew_.invitation().addresses.empty()) return;
+  if (!larger_ && newcomer_) {
+    if (!joined) return;
+    larger_ = true;
+    new_place = {communicator_.rank(), communicator_.rank_count()};
+  }
+  if (!larger_) {
+    if (!joining_) {
+      request_ = crew_.invitation();
+      request_.rank = new_place[0];
+      request_.host->pid = 1000 + rank;
+      joining_ = comm::join(loop, request_);
+      joining_.start();
+    }
+    loop.run({});
+    if (!joining_.done()) return;
+    Result<std::unique_ptr<comm::World>> world = joining_.result();
+    if (!world) return void(second_verdict = world.status());
+    auto member = comm::make_member(std::make_unique<LoopHandle>(loop), std::move(*world), request_.settings, false);
+    joining_ = {};
+    if (!member) return void(second_verdict = member.status());
+    survivors_ = {};
+    communicator_ = {};
+    shrinking_.reset();
+    member_ = *member;
+    communicator_ = comm::Member::handle(member_);
+    larger_ = moved_ = true;
+    new_place = {communicator_.rank(), communicator_.rank_count()};
+  }
+  if (carry(communicator_, 1000 + std::uint64_t(regrown))) ++regrown;
+}
+
+// An exchange among `with`, the same for all by its number, one at a time. True: it has ended well.
+bool CrewRank::carry(Communicator& with, std::uint64_t index) {
   if (carrying_.empty()) {
-    Dice dice{crew_.world.seed() * 77 + static_cast<std::uint64_t>(carried)};
-    carrying_.push_back({carried, Share(any_exchange(dice, new_place[1], 4096), new_place[0]), {}});
-    carrying_.back().work = carrying_.back().share.start(survivors_);
+    Dice dice{crew_.world.seed() * 77 + index};
+    carrying_.push_back({int(index), Share(any_exchange(dice, new_place[1], 4096), new_place[0]), {}});
+    carrying_.back().work = carrying_.back().share.start(with);
     moved_ = true;
   }
   Pending& pending = carrying_.back();
-  if (!pending.work.test()) return;
+  if (!pending.work.test()) return false;
   moved_ = true;
-  if (!pending.work.status().ok()) second_verdict = pending.work.status();
-  else if (++carried, !pending.share.right()) ++wrong;
+  const Status status = pending.work.status();
+  if (!status.ok()) second_verdict = status;
+  else wrong += !pending.share.right();
   carrying_.clear();
+  return status.ok();
+}
+
+bool CrewRank::carries() const {
+  if (second_verdict || crew_.options.carry_on == 0) return false;
+  const bool regrows = regrown < crew_.options.regrow && !crew_.invitation().addresses.empty();
+  if (newcomer_) return regrows;
+  return verdict && (!shrunk || (shrunk->ok() && (carried < crew_.options.carry_on || regrows)));
 }
 
 void CrewRank::end(const Status& status) {
@@ -158,8 +214,7 @@ void CrewRank::end(const Status& status) {
 }
 
 void CrewRank::set_alarm() {
-  const bool carries = crew_.options.carry_on > 0 && verdict && !second_verdict && (!shrunk || (shrunk->ok() && carried < crew_.options.carry_on));
-  const bool waits = !pending_.empty() || (!over() && !hold) || carries;
+  const bool waits = !pending_.empty() || (!over() && !hold) || carries();
   if (!waits) {                              // as its progress thread does
     alarm_ = loop.at(loop.now() + kIdleTick, [] {});
     return;
@@ -170,19 +225,25 @@ void CrewRank::set_alarm() {
 
 Crew::Crew(std::uint64_t seed, const CrewOptions& wanted) : options(wanted), world(seed, wanted.world) {
   for (int h = 0; h < options.hosts; ++h) world.add_host();
-  const bool neighbours = world.dice().chance(0.5);
+  neighbours_ = world.dice().chance(0.5);
   for (int r = 0; r < options.ranks; ++r) {
-    const int host = neighbours ? r * options.hosts / options.ranks : r % options.hosts;
-    comm::JoinRequest request;
-    request.rank = r;
-    request.rank_count = options.ranks;
-    request.addresses = {"host0:" + std::to_string(kMeetingPort)};
-    request.key = comm::make_job_key("the job");
-    request.settings = options.settings;
-    request.host = HostFacts{.name = "host" + std::to_string(host), .identity = 100 + std::uint64_t(host), .pid = 1000 + r, .cores = 64};
-    ranks_.push_back(std::make_unique<CrewRank>(*this, r, world.add_process(host), std::move(request)));
+    ranks_.push_back(std::make_unique<CrewRank>(*this, r, world.add_process(host_of(r)), request_of(r)));
     ranks_.back()->hold = true;
   }
+}
+
+int Crew::host_of(int rank) const { return neighbours_ ? rank * options.hosts / options.ranks : rank % options.hosts; }
+
+comm::JoinRequest Crew::request_of(int rank) const {
+  const int host = host_of(rank);
+  comm::JoinRequest request;
+  request.rank = rank;
+  request.rank_count = options.ranks;
+  request.addresses = {"host0:" + std::to_string(kMeetingPort)};
+  request.key = comm::make_job_key("the job");
+  request.settings = options.settings;
+  request.host = HostFacts{.name = "host" + std::to_string(host), .identity = 100 + std::uint64_t(host), .pid = 1000 + rank, .cores = 64};
+  return request;
 }
 
 Crew::~Crew() = default;
@@ -215,6 +276,28 @@ std::vector<std::uint64_t> Crew::data_wires(int a, int b) const {
   return numbers;
 }
 
+CrewRank& Crew::replace(int victim) {
+  invitation_ = request_of(victim);
+  invitation_.rank = options.ranks - 1;
+  invitation_.addresses = {"host" + std::to_string(host_of(victim == 0 ? 1 : 0)) + ":" + std::to_string(kMeetingPort + 1)};
+  invitation_.host->pid = 2000;
+  newcomer_ = std::make_unique<CrewRank>(*this, options.ranks, world.add_process(host_of(victim)), invitation_, true);
+  newcomer_->hold = true;
+  return *newcomer_;
+}
+
+std::string Crew::debts(int except) {
+  std::string all;
+  const auto settled = [&] {
+    all.clear();
+    for (const auto& rank : ranks_)
+      if (const std::string own = rank->rank == except ? "" : rank->debts(); !own.empty()) all += "rank " + std::to_string(rank->rank) + ": " + own + "\n";
+    return all.empty();
+  };
+  world.run_until(settled, seconds{5});
+  return all;
+}
+
 std::string Crew::report() const {
   std::string text = world.replay_line();
   for (const auto& rank : ranks_) {
@@ -222,7 +305,7 @@ std::string Crew::report() const {
             std::to_string(rank->wrong) + " wrong, " + (rank->verdict ? rank->verdict->to_string() : "no failure");
     if (rank->shrunk)
       text += "\n    shrink: " + rank->shrunk->to_string() + ", rank " + (rank->new_place.empty() ? "none" : fmt::format("{} of {}", rank->new_place[0], rank->new_place[1])) +
-              fmt::format(", {} carried on{}", rank->carried, rank->second_verdict ? ", then " + rank->second_verdict->to_string() : "");
+              fmt::format(", {} carried on, {} after regrowth{}", rank->carried, rank->regrown, rank->second_verdict ? ", then " + rank->second_verdict->to_string() : "");
     if (rank->wrong) text += "\n    first wrong: " + rank->first_wrong;
     for (const std::string& later : rank->later_verdicts) text += "\n    and " + later;
   }

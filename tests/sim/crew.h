@@ -29,6 +29,7 @@ struct CrewOptions {
   int most_pending = 1;                      // exchanges of one rank at a time
   Nanoseconds pause{0};                      // 0..pause of thinking before each
   int carry_on = 0;                          // exchanges among the survivors, after a failure and shrink()
+  int regrow = 0;                            // then, together with a newcomer: Crew::replace()
   int late_rank = -1;                        // thinks for late_by from each start to the next
   Nanoseconds late_by{0};
 };
@@ -37,7 +38,8 @@ class Crew;
 
 class CrewRank {
  public:
-  CrewRank(Crew& crew, int rank, SimLoop& loop, comm::JoinRequest request);
+  // A newcomer makes no exchanges but those after the regrowth.
+  CrewRank(Crew& crew, int rank, SimLoop& loop, comm::JoinRequest request, bool newcomer = false);
   ~CrewRank();
 
   // Completed well, all of them.
@@ -45,6 +47,9 @@ class CrewRank {
   bool over() const { return done() || verdict; }
   // Has a connection for data to that rank.
   bool reaches(int rank) const;
+  Communicator& communicator() { return communicator_; }
+  // Of its engine: what is still set aside for messages. Empty when all is done.
+  std::string debts() const;
 
   const int rank;
   SimLoop& loop;
@@ -62,6 +67,7 @@ class CrewRank {
   std::optional<Status> second_verdict;
   std::vector<int> new_place;                // rank and rank_count among the survivors
   int carried = 0;                           // exchanges that ended well among them
+  int regrown = 0;                           // and among them and the newcomer
 
  private:
   struct Pending {
@@ -75,12 +81,17 @@ class CrewRank {
   void collect();
   void start_next();
   void carry_on();
+  void regrow();
+  bool carry(Communicator& with, std::uint64_t index);
+  bool carries() const;
   void judge(const Pending& pending);
   void end(const Status& status);
   void set_alarm();
 
   Crew& crew_;
   comm::JoinRequest request_;
+  const bool newcomer_;
+  bool larger_ = false;                      // member_ is of the regrown world
   Task<Result<std::unique_ptr<comm::World>>> joining_;
   std::shared_ptr<comm::Member> member_;
   Communicator communicator_;
@@ -108,6 +119,11 @@ class Crew {
   CrewRank& rank(int number) { return *ranks_[static_cast<std::size_t>(number)]; }
   // Connections for data between two ranks, from which the bootstrap's are told apart by their number.
   std::vector<std::uint64_t> data_wires(int a, int b) const;
+  // A new process on the victim's host, which the survivors take in when they have carried on.
+  CrewRank& replace(int victim);
+  const comm::JoinRequest& invitation() const { return invitation_; }
+  // Runs until nothing is set aside any more, and says what still is.
+  std::string debts(int except = -1);
   // What each rank ended with.
   std::string report() const;
 
@@ -115,7 +131,13 @@ class Crew {
   SimWorld world;
 
  private:
+  int host_of(int rank) const;
+  comm::JoinRequest request_of(int rank) const;
+
   std::vector<std::unique_ptr<CrewRank>> ranks_;
+  bool neighbours_ = false;                  // of ranks that are on one host
+  std::unique_ptr<CrewRank> newcomer_;
+  comm::JoinRequest invitation_;             // to the regrown world, but for the rank
   std::uint64_t first_data_wire_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // Everything at once, in simulation: random operations of random sizes, with checks and encryption or without, over links that are
-// reset, flip bits or fall silent, until a rank is killed or a network is cut, after which those who are left go on. CI runs a
-// slice; SOAK_SEEDS=20000 runs so many.
+// reset, flip bits or fall silent, until a rank is killed, after which those who are left go on, take in a newcomer in its place, and
+// owe each other nothing in the end. CI runs a slice; SOAK_SEEDS=20000 runs so many.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tutti::sim {
 namespace {
 
-constexpr int kCarryOn = 5;
+constexpr int kCarryOn = 5, kRegrow = 5;
 
 std::uint64_t slice() {
   const char* wanted = std::getenv("SOAK_SEEDS");
@@ -41,7 +41,7 @@ void harm_a_link(Crew& crew) {
 }
 
 TEST(SimSoak, NothingIsLostAndTheLivingGoOn) {
-  int carried_on = 0;
+  int carried_on = 0, regrown = 0;
   for (const std::uint64_t seed : seeds(slice())) {
     CrewOptions options = rough_crew(seed, 128 << 10);
     Dice draw{seed ^ 0x736f616b};
@@ -49,6 +49,7 @@ TEST(SimSoak, NothingIsLostAndTheLivingGoOn) {
     options.settings.encrypt = draw.chance(0.3);
     options.exchanges = kForEver;
     options.carry_on = kCarryOn;
+    options.regrow = kRegrow;
     Crew crew(seed, options);
     ASSERT_TRUE(crew.assemble()) << crew.report();
     Dice& dice = crew.world.dice();
@@ -78,10 +79,20 @@ TEST(SimSoak, NothingIsLostAndTheLivingGoOn) {
       EXPECT_EQ(rank.spoiled, 0) << "rank " << r;
       carried_on += rank.carried == kCarryOn;
     }
+    const auto went_on = [](const CrewRank& rank) { return rank.carried == kCarryOn; };
+    if (!testing::Test::HasFailure() && crew.all(went_on, victim)) {
+      const CrewRank& newcomer = crew.replace(victim);
+      const auto whole = [&] { return newcomer.regrown == kRegrow && crew.all([](const CrewRank& rank) { return rank.regrown == kRegrow; }, victim); };
+      EXPECT_TRUE(crew.world.run_until(whole, seconds{60})) << "newcomer: " << (newcomer.second_verdict ? newcomer.second_verdict->to_string() : "no failure");
+      EXPECT_TRUE(newcomer.wrong == 0 && crew.all([](const CrewRank& rank) { return rank.wrong == 0; }, victim));
+      EXPECT_EQ(crew.debts(victim), "");
+      ++regrown;
+    }
     ASSERT_FALSE(testing::Test::HasFailure()) << "victim " << victim << ", " << crew.report();
   }
   if (!whole_range()) return;
   EXPECT_GT(carried_on, int(slice())) << "the test must reach what it is about";
+  EXPECT_GT(regrown, int(slice()) / 2) << "the test must reach what it is about";
 }
 
 }  // namespace

@@ -108,6 +108,37 @@ TEST(Report, WhatCannotBeReadIsToldAndTheRestIsReported) {
   EXPECT_EQ(run("report 99999999").status, 1);
 }
 
+TEST(Report, TellsOfLinksThatBrokeAndOfWhatWasSentAgain) {
+  Job job;
+  Taped& tape = *job.tapes[2];
+  tape.recorder->event({0, std::uint16_t(record::EventKind::broken), 1, tape.ticks(50'000'000), 0, 0, std::uint64_t(Code::peer_lost), 0, 0, 0, 0});
+  tape.recorder->event({0, std::uint16_t(record::EventKind::mended), 1, tape.ticks(60'000'000), 0, 0, 10'000'000, 4, 0, 0, 0});
+  record::PeerEntry& peer = *tape.recorder->peer(1);
+  peer.state = 1, peer.resent = 4, peer.retransmitted = 17, peer.mended = 1;
+  std::memcpy(peer.wire, "tcp", 4);
+  const std::string text = report_text(job.story());
+  EXPECT_THAT(text, HasSubstr("links that broke: 1 times\n  rank 2 (h<1>, pid "));
+  EXPECT_THAT(text, HasSubstr(": its link with rank 1 (h<1>, pid "));
+  EXPECT_THAT(text, HasSubstr(" broke (peer_lost), was made again after 10 ms, 4 frames sent again so far; 210 ms before"));
+  EXPECT_THAT(text, HasSubstr("sent again:\n  rank 2 -> rank 1 (tcp): 4 frames by tutti, 17 segments by the kernel\n"));
+  const auto json = nlohmann::json::parse(report_json(job.story()));
+  EXPECT_EQ(json["breaks"][0]["peer"], 1);
+  EXPECT_EQ(json["sent_again"][0]["segments"], 17);
+}
+
+TEST(Top, ShowsWhatWasSentAgainSinceTheLastLook) {
+  Job job;
+  record::PeerEntry& peer = *job.tapes[2]->recorder->peer(1);
+  peer.state = 1, peer.resent = 4, peer.retransmitted = 17;
+  std::memcpy(peer.wire, "tcp", 4);
+  const record::Story before = job.story();
+  EXPECT_THAT(top_text(before, job.story(), 1), Not(HasSubstr("sent again")));
+  peer.resent = 5, peer.retransmitted = 27;
+  const std::string text = top_text(before, job.story(), 1);
+  EXPECT_THAT(text, HasSubstr("link rank 2 -> rank 1: sent again 1 frames by tutti, 10 segments by the kernel\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n +2 +[0-9]+ [^\n]* 11  "));
+}
+
 TEST(Top, ShowsRatesBetweenTwoLooks) {
   Job job;
   const record::Story before = job.story();
