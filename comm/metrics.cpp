@@ -4,6 +4,10 @@
 
 #include <charconv>
 
+#include "comm/engine.h"
+#include "comm/member.h"
+#include "transport/tcp/tcp_transport.h"
+
 namespace tutti::comm {
 namespace {
 
@@ -75,6 +79,44 @@ std::string sample(const char* name, const std::string& labels, double value) { 
 
 std::string metric(const char* name, const char* kind, const char* help, const std::string& labels, double value) {
   return metric_head(name, kind, help) + sample(name, labels, value);
+}
+
+// What an engine counts.
+
+// By peer, of what was sent to it.
+std::string Engine::link_metrics() const {
+  std::string frames, segments;
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].wire.transport != tcp_.get()) continue;
+    const auto repairs = tcp_->repairs(int(i));
+    const std::string labels = fmt::format("rank=\"{}\",peer=\"{}\"", world_rank_, i);
+    frames += sample("tutti_link_resent_frames_total", labels, double(repairs.frames));
+    segments += sample("tutti_link_retransmitted_segments_total", labels, double(repairs.segments));
+  }
+  if (frames.empty()) return "";
+  return metric_head("tutti_link_resent_frames_total", "counter", "Frames sent again to that peer.") + frames +
+         metric_head("tutti_link_retransmitted_segments_total", "counter", "TCP segments that the kernel sent again to that peer.") + segments;
+}
+
+std::string Engine::metrics_text() const {
+  const std::string rank = fmt::format("rank=\"{}\"", world_rank_);
+  const auto counter = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "counter", help, rank, double(value)); };
+  const auto gauge = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "gauge", help, rank, double(value)); };
+  const transport::TcpCounters& tcp = tcp_->counters();
+  std::uint64_t broken = 0;
+  for (const auto& [id, member] : members_) broken += !member->broken().ok();
+  return counter("tutti_operations_completed_total", "Operations that ended well.", totals_.completed) +
+         counter("tutti_operations_failed_total", "Operations that did not.", totals_.failed) +
+         counter("tutti_moved_bytes_total", "Bytes sent, received and added by their steps.", totals_.moved) +
+         gauge("tutti_operations_pending", "Operations under way.", pending_.size()) +
+         gauge("tutti_communicators", "Communicators of this rank.", members_.size()) +
+         gauge("tutti_communicators_broken", "Those that have failed.", broken) +
+         counter("tutti_tcp_sent_bytes_total", "Bytes on the wire, headers included.", tcp.bytes_out) +
+         counter("tutti_tcp_received_bytes_total", "Bytes from the wire, headers included.", tcp.bytes_in) +
+         counter("tutti_tcp_resent_frames_total", "Frames sent again: damaged ones, and those of connections that broke.", tcp.resends) +
+         counter("tutti_tcp_damaged_frames_total", "Payloads with a wrong checksum.", tcp.damaged) +
+         counter("tutti_tcp_lost_sockets_total", "Sockets that broke or were replaced.", tcp.sockets_lost) + link_metrics() +
+         gauge("tutti_memory_bytes", "Memory that the library holds for this rank.", memory_bytes());
 }
 
 }  // namespace tutti::comm
