@@ -52,6 +52,17 @@ void Emulator::give_way(std::function<bool()> until) {
   swapcontext(&self->context, &scheduler_);
 }
 
+// Apart: getcontext may return twice, so no loop's variables shall live around it.
+[[gnu::noinline]] void Emulator::make_context(Fiber& fiber) {
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  const auto self = std::uintptr_t(this);
+  makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Emulator::enter), 2, unsigned(self >> 32),
+              unsigned(self));
+}
+
 void Emulator::add(const Grid& grid, std::function<void(Thread&)> body) {
   for (int b = 0; b < grid.blocks; ++b) {
     Block& block = *blocks_.emplace_back(std::make_unique<Block>());
@@ -66,13 +77,7 @@ void Emulator::add(const Grid& grid, std::function<void(Thread&)> body) {
       thread.shared_ = &block;
       thread.block_ = std::size_t(b), thread.blocks_ = std::size_t(grid.blocks);
       thread.in_block_ = std::size_t(t), thread.block_size_ = std::size_t(grid.threads);
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = kStackBytes;
-      fiber.context.uc_link = nullptr;
-      const auto self = std::uintptr_t(this);
-      makecontext(&fiber.context, reinterpret_cast<void (*)()>(&Emulator::enter), 2, unsigned(self >> 32),
-                  unsigned(self));
+      make_context(fiber);
     }
   }
   ++grids_;

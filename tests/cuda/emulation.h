@@ -79,6 +79,7 @@ class Emulator {
     bool ended = false;
   };
   static void enter(unsigned high, unsigned low);
+  void make_context(Fiber& fiber);
   void give_way(std::function<bool()> until = {});
   std::size_t choose(std::size_t count);
   std::mt19937_64 random_;
