@@ -47,5 +47,6 @@ add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/await.o
 list(APPEND tutti_cuda_objects ${CMAKE_BINARY_DIR}/cuda/await.o)
 add_custom_target(tutti_cuda DEPENDS ${tutti_cuda_objects})
 
+list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -isystem OUTPUT_VARIABLE cuda_includes)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cuda/cuda_device.cpp PROPERTIES COMPILE_DEFINITIONS TUTTI_HAS_CUDA
-  COMPILE_OPTIONS "-isystem;${CUDAToolkit_INCLUDE_DIRS}")
+  COMPILE_OPTIONS "${cuda_includes}")

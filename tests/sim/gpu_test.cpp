@@ -16,7 +16,7 @@ CrewOptions with_gpus(std::uint64_t seed) {
 }
 
 TEST(SimGpu, RandomExchangesOnStreamsAreRight) {
-  for (const std::uint64_t seed : seeds(60)) {
+  for (const std::uint64_t seed : seeds(24)) {
     CrewOptions options = with_gpus(seed);
     options.exchanges = 8;
     Crew crew(seed, options);
@@ -28,7 +28,7 @@ TEST(SimGpu, RandomExchangesOnStreamsAreRight) {
 }
 
 TEST(SimGpu, AKilledProcessGivesAllRanksOneVerdict) {
-  for (const std::uint64_t seed : seeds(40)) {
+  for (const std::uint64_t seed : seeds(10)) {
     CrewOptions options = with_gpus(seed);
     options.exchanges = kForEver;
     Crew crew(seed, options);
