@@ -342,8 +342,8 @@ TEST(Stream, GoesOnWhenTheOperationFails) {
   ranks(3, 8, [](Rank& r) {
     constexpr std::size_t n = 9 * kSliceOfI64;  // more slices than slots
     std::int64_t* const at = r.make(drawn(r.rank, n, 1));
-    EXPECT_TRUE(
-        r.comm.all_reduce({.input = at, .output = at, .count = 10, .type = kType, .stream = r.stream}).wait().ok());
+    const Code first = r.comm.all_reduce({.input = at, .output = at, .count = 10, .type = kType, .stream = r.stream}).wait().code();
+    EXPECT_TRUE(first == Code::ok || (r.rank != 2 && first == Code::aborted));     // rank 2 may be through before the others are
     if (r.rank == 2) return r.comm.abort("enough");
     Work work = r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream});
     EXPECT_EQ(work.wait().code(), Code::aborted);
