@@ -12,6 +12,9 @@ def missing():
         return "no setuptools (Debian: python3-setuptools)"
     if not (pathlib.Path(torch.origin).parent / "include/torch/extension.h").exists():
         return "no headers of PyTorch (Debian: libtorch-dev)"
+    folders = [pathlib.Path(torch.origin).parent / "include", pathlib.Path(sysconfig.get_paths()["include"]), pathlib.Path("/usr/include")]
+    if not any((folder / "pybind11/pybind11.h").exists() for folder in folders):
+        return "no headers of pybind11 (Debian: pybind11-dev)"
     if not (pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
         return "no headers of Python (Debian: python3-dev)"
     return ""
