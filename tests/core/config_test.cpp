@@ -153,7 +153,7 @@ TEST(Settings, the_table_states_the_true_defaults) {
 
 TEST(Settings, errors_name_variable_and_value) {
   const std::map<std::string, std::string> bad = {
-      {"TUTTI_TREE_THRESHOLD", "12q"}, {"TUTTI_TRANSPORT", "rdma"},  {"TUTTI_SOCKETS", "65"},
+      {"TUTTI_TREE_THRESHOLD", "12q"}, {"TUTTI_TRANSPORT", "udp"},  {"TUTTI_SOCKETS", "65"},
       {"TUTTI_METRICS", "94OO"}, {"TUTTI_METRICS", "@"}, {"TUTTI_METRICS", "65536"},
       {"TUTTI_INTERFACE", "eth0,^lo"}, {"TUTTI_CHANNELS", "17"},
       {"TUTTI_CRC", "maybe"},          {"TUTTI_TIMEOUT", "20us"},    {"TUTTI_PORT_RANGE", "9-1"},
@@ -184,7 +184,7 @@ TEST(Settings, hash_and_text_follow_the_shared_ones_only) {
                                        "TUTTI_JOB_KEY", "TUTTI_SPIN",    "TUTTI_PORT_RANGE"};
   const std::map<std::string, std::string> other = {
       {"switch", "on"},       {"size", "12K"}, {"number", "3"}, {"rules", "ring"}, {"any|canonical", "canonical"},
-      {"auto|shm|tcp", "tcp"}};
+      {"auto|shm|tcp|rdma", "tcp"}};
   int shared = 0;
   for (const Variable& variable : variables()) {
     if (!variable.shared) continue;

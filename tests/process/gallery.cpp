@@ -317,6 +317,7 @@ std::string in_general(const Status& status) {
       {R"(0x[0-9a-f]+)", "POINTER"},
       {R"(\b\d+(\.\d+)? (s|ms)\b)", "TIME"},
       {R"(it has made \d+)", "it has made N"},
+      {R"((look up host [^:]+): [A-Z][^.]*\.)", "$1: WHY."},
       {R"(\b\d+ connections)", "N connections"},
       {R"(held by [^;,\n]*)", "held by PROCESS"},
       {R"(peer_lost \(rank \d+\): rank \d+ (\(HOST, pid PID\): tcp ADDRESS -> ADDRESS: the connection is broken: ).*?( \[TUTTI-E\d+\])?$)", "peer_lost (rank R): rank R $1WHY$2"},

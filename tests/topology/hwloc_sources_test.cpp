@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "tests/topology/expectations.h"
+#include "tests/topology/said.h"
 #include "topology/answers.h"
 #include "topology/describe.h"
 #include "topology/nvml_links.h"
@@ -131,7 +132,7 @@ TEST(Synthetic, NodesPackagesAndCores) {
 }
 
 TEST(Synthetic, RefusalsNameTheWord) {
-  const auto text = [](const std::string& t) { return read_synthetic(t, t).status().to_string(); };
+  const auto text = [](const std::string& t) { return said(read_synthetic(t, t).status()); };
   EXPECT_EQ(text("numa:2 pu:x"),
             "invalid_argument: synthetic topology \"numa:2 pu:x\": at position 8 (\"pu:x\"): expected TYPE:COUNT, such "
             "as numa:2, package:2 or pu:4");
@@ -152,7 +153,7 @@ TEST(Synthetic, RefusalsNameTheWord) {
   EXPECT_NE(text("pu:2(indexes=1,1000000000)")
                 .find("at position 5 (\"(indexes=1,100000000\"): expected indexes below 131072"),
             std::string::npos);
-  EXPECT_EQ(read_file("no-such-file.xml").status().to_string(),
+  EXPECT_EQ(said(read_file("no-such-file.xml").status()),
             "invalid_argument: no-such-file.xml: no such file or folder, and not a synthetic topology such as \"numa:2 "
             "pu:4\"");
 }
@@ -245,7 +246,7 @@ TEST(Snapshot, FolderAndArchiveGiveTheSameMachine) {
 TEST(Snapshot, WhatIsNoSnapshotIsRefused) {
   const Folder f, out;
   EXPECT_EQ(
-      read_file(f.path()).status().to_string(),
+      said(read_file(f.path()).status()),
       "invalid_argument: " + f.path() + ": expected a snapshot of /sys, that is a folder with sys/ in it, found none");
   f.put("sys/nothing", "");
   const Result<Graph> empty = read_file(f.path());
@@ -398,10 +399,10 @@ TEST(Nvml, LinksOfGpusAndSwitches) {
 TEST(Nvml, ADriverThatIsNotThereOrTooOld) {
   Driver driver;
   driver.init_result = 9;
-  EXPECT_EQ(read_nvml(functions_of(driver)).status().to_string(),
+  EXPECT_EQ(said(read_nvml(functions_of(driver)).status()),
             "unsupported: NVML does not start (error 9): is the NVIDIA driver loaded?");
   EXPECT_EQ(driver.stopped, 0);
-  EXPECT_EQ(read_nvml({}).status().to_string(), "unsupported: NVML is too old: functions of version 2 are missing");
+  EXPECT_EQ(said(read_nvml({}).status()), "unsupported: NVML is too old: functions of version 2 are missing");
   driver.init_result = 0;
   NvmlFunctions old = functions_of(driver);
   old.link_state = nullptr;  // a driver from before NVLink

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tests/topology/expectations.h"
+#include "tests/topology/said.h"
 #include "topology/answers.h"
 #include "topology/describe.h"
 #include "topology/read.h"
@@ -29,7 +30,7 @@ std::string about(const std::vector<std::string>& lines, const std::string& word
 std::string refusal(const std::string& text) {
   const Result<Graph> graph = read_hwloc_xml(text, "x.xml");
   EXPECT_FALSE(graph.ok()) << text;
-  return graph.ok() ? "" : graph.status().to_string();
+  return graph.ok() ? "" : said(graph.status());
 }
 
 std::string machine(const std::string& inside, const std::string& version = " version=\"2.0\"") {
@@ -226,7 +227,7 @@ TEST(HwlocXml, WritingKeepsEverything) {
 }
 
 TEST(HwlocXml, AGraphThatHwlocCannotHoldIsRefused) {
-  EXPECT_EQ(write_hwloc_xml(Graph{}).status().to_string(),
+  EXPECT_EQ(said(write_hwloc_xml(Graph{}).status()),
             "unsupported: hwloc XML: needs a machine as the first vertex");
   Graph graph;
   graph.vertices.resize(3);
@@ -236,7 +237,7 @@ TEST(HwlocXml, AGraphThatHwlocCannotHoldIsRefused) {
   graph.vertices[2].kind = VertexKind::nic;
   graph.vertices[2].parent = 1;
   graph.vertices[2].name = "eth0";
-  EXPECT_EQ(write_hwloc_xml(graph).status().to_string(), "unsupported: hwloc XML: eth0 is inside of GPU 0, a device");
+  EXPECT_EQ(said(write_hwloc_xml(graph).status()), "unsupported: hwloc XML: eth0 is inside of GPU 0, a device");
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ void Grants::expect(const MessageKey& key, std::uint64_t message_bytes, Readines
       return;
     case Readiness::lands:
       give_back(message);
+      if (message.told == message_bytes) return;       // ahead of its turn already
       message.told = message_bytes;
       return tell(key, message);
   }

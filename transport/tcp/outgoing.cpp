@@ -74,7 +74,10 @@ bool Outgoing::admit(const SegmentHeader& header, std::uint8_t& flags) {
   auto leave = leaves_.end();
   if (!leaves_.empty() || !may_be_eager) leave = leaves_.find(key);
   if (leave != leaves_.end() && leave->second.state == Leave::granted && header.offset + header.bytes <= leave->second.until) {
-    if (last) leaves_.erase(leave);
+    if (last) {
+      leaves_.erase(leave);
+      finished_[finished_count_++ % kFinished] = key;
+    }
     return true;
   }
   if (!may_be_eager) return false;
@@ -283,11 +286,14 @@ void Outgoing::credited(std::uint32_t limit) {
   if (static_cast<std::int32_t>(limit - eager_limit_) > 0) eager_limit_ = limit;
 }
 
+// Grants of one message may overtake each other, and the slowest come when all of it is gone.
 bool Outgoing::granted(const MessageKey& key, std::uint64_t until) {
+  const auto end = finished_.begin() + std::ptrdiff_t(std::min(finished_count_, kFinished));
+  if (std::find(finished_.begin(), end, key) != end) return true;
   auto [leave, fresh] = leaves_.try_emplace(key, Leave{Leave::granted, until});
   if (!fresh) {
     if (leave->second.state == Leave::done) leaves_.erase(leave);
-    else leave->second = {Leave::granted, std::max(leave->second.until, until)};   // grants may overtake each other
+    else leave->second = {Leave::granted, std::max(leave->second.until, until)};
   }
   return leaves_.size() <= kMaxLeaves;
 }

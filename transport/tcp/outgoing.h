@@ -1,6 +1,7 @@
 #pragma once
 // The sending half of a connection: admits segments, numbers them, writes them on whichever socket takes them, keeps
 // them until acknowledged and sends them again where a socket was lost or a payload arrived damaged. Does not read.
+#include <array>
 #include <cstdint>
 #include <memory_resource>
 #include <optional>
@@ -64,6 +65,7 @@ class Outgoing {
     enum { requested, granted, done } state;
     std::uint64_t until = 0;
   };
+  static constexpr std::size_t kFinished = 64;             // messages whose last grants may still be on their way
   static constexpr std::uint32_t kControlReserve = 64;
   static constexpr std::size_t kMaxLeaves = 1 << 16;
   static constexpr std::size_t kWriteBytes = 64 << 10;     // gathered into one write, unless a frame is longer
@@ -99,6 +101,8 @@ class Outgoing {
   std::size_t turn_ = 0;                           // socket to write to first
   std::pmr::unsynchronized_pool_resource memory_;
   std::pmr::unordered_map<MessageKey, Leave, KeyHash> leaves_{&memory_};
+  std::array<MessageKey, kFinished> finished_;     // the last that went by grants
+  std::size_t finished_count_ = 0;
 };
 
 }  // namespace tutti::transport::tcp
