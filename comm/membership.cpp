@@ -204,6 +204,7 @@ Membership::Call Membership::call_up() {
 
 Result<bool> Membership::take_in() {
   if (!roster_) return false;
+  if (!world_) return Status(Code::invalid_state, "take_in: this process has no place among the ranks since go_on() failed");
   Call call;
   if (world_->rank() == 0) call = call_up();
   auto packed = call.packed(roster_->ranks());

@@ -27,7 +27,7 @@ class Membership {
   bool can_go_on() const { return roster_.has_value(); }
   int worlds() const { return roster_ ? roster_->worlds() : 1; }
   int least() const { return roster_ ? roster_->least() : 1; }
-  bool enough() const { return world_->rank_count() >= least(); }
+  bool enough() const { return world_ && world_->rank_count() >= least(); }
 
  private:
   struct Call;                         // what rank 0 tells the others of a new world

@@ -149,7 +149,19 @@ Work Relay::start(const Form& form, StreamHandle stream) {
   return Work(all);
 }
 
+// What is on the stream knows this object and its slots, so the stream keeps it until it has passed, also behind a failure.
 Status Relay::enqueue(const Geometry& g, std::uint32_t first, StreamHandle stream) {
+  auto keep = std::make_unique<std::shared_ptr<Relay>>(shared_from_this());
+  const Status status = enqueue_slices(g, first, stream);
+  const Status kept = device_->call(stream, status.ok() ? &passed : &let_go, keep.get());
+  (void)keep.release();  // the stream's; where it does not even take that, for ever
+  if (!status.ok() || !kept.ok()) return status.ok() ? kept : status;
+  any_ = true;
+  last_stream_ = stream;
+  return device_->record(stream, last_);
+}
+
+Status Relay::enqueue_slices(const Geometry& g, std::uint32_t first, StreamHandle stream) {
   if (any_ && stream != last_stream_)
     if (Status s = device_->wait(stream, last_); !s.ok()) return s;
   const std::size_t slices = g.slices();
@@ -161,10 +173,7 @@ Status Relay::enqueue(const Geometry& g, std::uint32_t first, StreamHandle strea
     if (k < slices)
       if (Status s = enqueue_in(g, k, slot(std::uint32_t(first + k)), stream); !s.ok()) return s;
   }
-  any_ = true;
-  last_stream_ = stream;
-  if (Status s = device_->call(stream, &passed, new std::shared_ptr<Relay>(shared_from_this())); !s.ok()) return s;
-  return device_->record(stream, last_);
+  return {};
 }
 
 Status Relay::enqueue_in(const Geometry& g, std::size_t slice, std::byte* at, StreamHandle stream) {
@@ -199,6 +208,8 @@ void Relay::passed(void* keeps) {
   (*relay)->passed_.fetch_add(1, std::memory_order_release);
   (*relay)->alarm();
 }
+
+void Relay::let_go(void* keeps) { delete static_cast<std::shared_ptr<Relay>*>(keeps); }
 
 void Relay::alarm() {
   std::lock_guard held(alarm_);

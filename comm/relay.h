@@ -78,11 +78,13 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::byte* slot(std::uint32_t number) const { return slots_ + number % kSlots * kSlotBytes; }
   Status begin_next();
   Status enqueue(const Geometry& geometry, std::uint32_t first, StreamHandle stream);
+  Status enqueue_slices(const Geometry& geometry, std::uint32_t first, StreamHandle stream);
   Status enqueue_in(const Geometry& geometry, std::size_t slice, std::byte* at, StreamHandle stream);
   Status enqueue_out(const Geometry& geometry, std::size_t slice, std::byte* at, std::uint32_t number,
                      StreamHandle stream);
   static void arrived(void* self);
   static void passed(void* keeps);
+  static void let_go(void* keeps);
   void alarm();
   void set_done(std::uint32_t number) { std::atomic_ref(*done_).store(number, std::memory_order_release); }
 

@@ -40,7 +40,6 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string describe() const = 0;   // "CUDA device 0 (NAME)"
-  virtual bool owns(const void* memory) = 0;  // whether the host must not touch it
 
   // out_of_resources: how much, and what the device said.
   virtual Result<std::byte*> allocate(std::size_t bytes) = 0;

@@ -312,5 +312,6 @@ const ErrorRow* find_error(std::string_view code_or_text) {
 }
 
 std::string with_code(std::string text, const ErrorRow& row) { return std::move(text) + " [" + std::string(row.code) + "]"; }
+std::string with_code(const Status& status) { return with_code(status.text(), error_row(status.code(), status.text())); }
 
 }  // namespace tutti

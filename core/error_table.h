@@ -32,5 +32,6 @@ const ErrorRow* find_error(std::string_view code_or_text);
 
 // "text [TUTTI-E901]"
 std::string with_code(std::string text, const ErrorRow& row);
+std::string with_code(const Status& status);      // its text; not of ok
 
 }  // namespace tutti

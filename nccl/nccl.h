@@ -174,7 +174,7 @@ TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommShrink,
                     (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm, ncclConfig_t* config,
                      int shrinkFlags))
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int* count))
-TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device)) /* -1: on host memory, no device */
+TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device)) /* without CUDA: what ncclCommInitAll was given, or -1 */
 TUTTI_NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank))
 
 /* Errors. The text of ncclGetLastError stays valid until the same thread asks again. */

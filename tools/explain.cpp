@@ -14,6 +14,7 @@
 #include "comm/machine_placement.h"
 #include "comm/simulation.h"
 #include "core/config.h"
+#include "core/error_table.h"
 #include "core/host.h"
 #include "tools/topo.h"
 
@@ -144,7 +145,7 @@ int run(const Asked& asked) {
   std::string where, told;
   const auto explanation = answer(asked, where, told);
   if (!explanation) {
-    fmt::print(stderr, "tutti explain: {}\n", explanation.status().text());
+    fmt::print(stderr, "tutti explain: {}\n", with_code(explanation.status()));
     return 2;
   }
   std::fputs((asked.json ? explanation_json(*explanation) : explanation_text(*explanation, where) + told).c_str(), stdout);

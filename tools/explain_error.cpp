@@ -41,7 +41,7 @@ std::string explanation_of(const ErrorRow& row) {
 
 std::string errors_markdown() {
   return "# Error codes\n\n"
-         "Every failure that tutti tells of ends with a code in brackets, such as `[TUTTI-E401]`; it never comes to mean anything else. "
+         "Every failure that the library, the launcher and the trainer tell of ends with a code in brackets, such as `[TUTTI-E401]`; it never comes to mean anything else. "
          "`tutti explain-error TUTTI-E401` prints its row, `tutti explain-error 'words of a message'` finds it by words. This page is written by "
          "`tutti explain-error --markdown` from the table in core/error_table.cpp.\n\n"
          "## The library and the trainer\n\n" + table(Speaker::library) +

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/config.h"
+#include "core/error_table.h"
 #include "record/folder.h"
 #include "tools/report_html.h"
 #include "tools/report_text.h"
@@ -70,7 +71,7 @@ int report(const Asked& asked) {
   }
   if (!asked.html.empty()) {
     if (Status written = write_page(asked.html, report_html(stories[0])); !written) {
-      fmt::print(stderr, "tutti report: {}\n", written.text());
+      fmt::print(stderr, "tutti report: {}\n", with_code(written));
       return 1;
     }
   }

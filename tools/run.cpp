@@ -45,7 +45,7 @@ Status wrong(fmt::format_string<Args...> text, Args&&... args) {
 bool is_elastic(const RunFlags& flags) { return flags.max_restarts || flags.min_ranks; }
 
 int refuse(const Status& status, int exit_status = kWrongUse) {
-  fmt::print(stderr, "tutti run: {}\n", with_code(status.text(), error_row(status.code(), status.text())));
+  fmt::print(stderr, "tutti run: {}\n", with_code(status));
   return exit_status;
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/config.h"
 #include "core/errno_text.h"
+#include "core/error_table.h"
 #include "tools/text_block.h"
 #include "tools/topo_svg.h"
 #include "tools/topo_text.h"
@@ -158,7 +159,7 @@ void add_topo(CLI::App& app, int& status) {
   verb->callback([&status, flags] {
     const Status done = topo(*flags);
     if (done.ok()) return;
-    fmt::print(stderr, "tutti topo: {}\n", printable(done.text()));
+    fmt::print(stderr, "tutti topo: {}\n", printable(with_code(done)));
     status = 2;
   });
 }

@@ -55,7 +55,7 @@ int run(const Options& o) {
   if (o.deterministic) setenv("TUTTI_ORDER", "canonical", 1);
   keep_blas_on_one_thread();
   auto elastic = Elastic::from_environment();
-  if (elastic.status().code() == Code::aborted) return fmt::print(stderr, "train: {}\n", elastic.status().text()), 0;
+  if (elastic.status().code() == Code::aborted) return fmt::print(stderr, "train: {}\n", elastic.status().to_string()), 0;
   require(elastic.status());
   const int local_ranks = std::max(1, elastic->communicator()->local_rank_count());
   Threads crew(o.threads > 0 ? o.threads : std::max(1, usable_cores() / local_ranks), !o.deterministic);

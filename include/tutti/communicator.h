@@ -141,7 +141,7 @@ struct Send {
   const void* input = nullptr;
   std::size_t count = 0;
   DataType type = DataType::f32;
-  int peer = 0;         // sending to oneself is allowed; the matching recv must be started too
+  int peer = 0;         // sending to oneself is allowed, not with a stream; the matching recv must be started too
   DeviceStream stream;
 };
 struct Recv {

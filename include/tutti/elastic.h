@@ -28,12 +28,12 @@ class Elastic {
   Elastic& operator=(Elastic&&) noexcept;
   ~Elastic();
 
-  // The ranks of now. Never null.
+  // The ranks of now. Null after a go_on() that failed: this process has no place among them.
   std::shared_ptr<Communicator> communicator() const;
   bool can_go_on() const;        // there is such a launcher
   int worlds() const;            // how many the job has had with this one, as this process knows
   int least() const;             // --min-ranks
-  bool enough() const;           // rank_count() >= least()
+  bool enough() const;           // rank_count() >= least(); never without a place
 
   // Collective, between operations. Whether ranks that waited were taken in: the communicator is a new one then; the one of before
   // still works among those of before while somebody holds it. A failure is that of an operation: go_on() helps.

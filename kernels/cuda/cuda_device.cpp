@@ -71,15 +71,6 @@ class CudaDevice final : public Device {
   explicit CudaDevice(std::string name) : name_(std::move(name)), stream_wait_(find_stream_wait()) {}
 
   std::string describe() const override { return name_; }
-  bool owns(const void* memory) override {
-    cudaPointerAttributes attributes{};
-    if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-      cudaGetLastError();  // it is nobody's failure
-      return false;
-    }
-    return attributes.type == cudaMemoryTypeDevice;
-  }
-
   Result<std::byte*> allocate(std::size_t bytes) override {
     void* memory = nullptr;
     const Status status = status_of(cudaMalloc(&memory, bytes), fmt::format("{} bytes of device memory", bytes));

@@ -372,6 +372,26 @@ TEST(Stream, MayBeHeldWhileTheCommunicatorEnds) {
   });
 }
 
+// What is on a stream already still uses the slots when the call that it belongs to has failed, and its communicator is gone.
+TEST(Stream, KeepsTheSlotsWhenACallFailsHalfEnqueued) {
+  for (int taken = 1; taken < 12; ++taken) {
+    ranks(1, 11, [taken](Rank& r) {
+      constexpr std::size_t n = 6 * kSliceOfI64;
+      std::int64_t* const at = r.make(drawn(r.rank, n, 1));
+      r.gpu->hold(r.stream, true);
+      r.gpu->refuses_after = taken;
+      Work work = r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream});
+      EXPECT_EQ(work.wait().code(), Code::out_of_resources) << taken;
+      EXPECT_THAT(work.status().text(), HasSubstr("takes no more"));
+      r.comm.destroy();
+      EXPECT_GT(r.gpu->pinned_bytes(), 0u) << taken;
+      r.gpu->hold(r.stream, false);
+      EXPECT_TRUE(r.gpu->synchronize(r.stream)) << taken;
+      EXPECT_EQ(r.gpu->pinned_bytes(), 0u) << taken;
+    });
+  }
+}
+
 TEST(Stream, NamesBothCallsThatDisagree) {
   ranks(2, 10, [](Rank& r) {
     std::int64_t* const at = r.make(drawn(r.rank, 100, 1));

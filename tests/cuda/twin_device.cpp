@@ -62,6 +62,7 @@ void TwinDevice::hold(StreamHandle stream, bool hold) {
 }
 
 Status TwinDevice::enqueue(StreamHandle stream, Item item) {
+  if (refuses_after >= 0 && refuses_after-- == 0) return Status(Code::out_of_resources, "the twin takes no more");
   {
     std::lock_guard held(mutex_);
     queues_.at(stream).items.push_back(std::move(item));
@@ -142,7 +143,6 @@ bool TwinDevice::synchronize() {
 
 // --- memory ---
 
-bool TwinDevice::owns(const void* memory) { return inside(static_cast<const std::byte*>(memory)) != memory; }
 
 std::byte* TwinDevice::inside(const std::byte* memory) {
   std::lock_guard held(mutex_);

@@ -41,10 +41,11 @@ class TwinDevice final : public Device {
   std::size_t pinned_bytes();  // not released
   // Plants: calls that do nothing.
   std::atomic<bool> drops_waits{false}, drops_awaits{false};
+  // So many more are enqueued, then one is refused; negative: none is.
+  std::atomic<int> refuses_after{-1};
 
   // --- Device ---
   std::string describe() const override { return "a twin of a GPU"; }
-  bool owns(const void* memory) override;
   Result<std::byte*> allocate(std::size_t bytes) override;
   void release(std::byte* memory) override;
   Result<std::byte*> allocate_pinned(std::size_t bytes) override;

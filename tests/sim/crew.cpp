@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/join.h"
+#include "core/check.h"
 #include "transport/sim/loop_handle.h"
 
 namespace tutti::sim {
@@ -30,7 +31,9 @@ CrewRank::~CrewRank() {
   survivors_ = {};
   communicator_ = {};
   member_.reset();
-  if (gpu_) (void)gpu_->synchronize();       // what its streams hold ends with them
+  if (!gpu_) return;
+  TUTTI_CHECK(gpu_->synchronize() && "a stream waits for ever");
+  TUTTI_CHECK(gpu_->pinned_bytes() == 0 && "slots that nobody uses any more");
 }
 
 bool CrewRank::done() const { return completed == crew_.options.exchanges; }

@@ -203,8 +203,9 @@ int Device::poll(std::span<ibv_wc> into) {
   return got;
 }
 
-void Device::arm() {
-  if (!armed_ && ibv_req_notify_cq(completions_, 0) == 0) armed_ = true;
+bool Device::arm() {
+  armed_ = armed_ || ibv_req_notify_cq(completions_, 0) == 0;
+  return armed_;
 }
 
 void Device::take_events() {

@@ -38,7 +38,7 @@ class Device {
   int poll(std::span<ibv_wc> into);
   int descriptor() const { return channel_->fd; }
   // The descriptor can be read when the next completion comes.
-  void arm();
+  bool arm();              // the next completion makes an event; false: the device refuses
   void take_events();
 
  private:

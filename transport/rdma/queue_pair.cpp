@@ -170,7 +170,6 @@ bool QueuePair::post_receives(std::uint32_t count) {
     ibv_recv_wr* bad = nullptr;
     if (ibv_post_recv(pair_, requests.data(), &bad) != 0) return false;
     ++counters_.doorbells;
-    counters_.receives_posted += kRepost;
     receives_posted_ += kRepost;
   }
   return true;

@@ -21,7 +21,6 @@ std::shared_ptr<const Registration> Registrations::find(const std::byte* data, s
   if (made) {
     entry.registration = std::move(*made);
     ++counters_.registrations;
-    counters_.registered_bytes += range->bytes;
   } else {
     log::write_once(log::Level::warning, fmt::format("RDMA copies what it sends from and receives into memory that cannot be registered: {}", made.status().text()));
   }

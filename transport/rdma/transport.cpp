@@ -441,13 +441,14 @@ bool VerbsTransport::prepare_sleep() {
   if (links_.empty()) return true;
   for (const auto& [peer, link] : links_)
     if (!link->over) link->connection->tend();
-  for (const auto& device : shared_.devices) device->arm();
+  bool armed = true;
+  for (const auto& device : shared_.devices) armed &= device->arm();
   std::array<ibv_wc, kBatch> batch;
   for (const auto& device : shared_.devices) {
     const int got = device->poll(batch);
     kept_.insert(kept_.end(), batch.begin(), batch.begin() + got);
   }
-  return kept_.empty();
+  return armed && kept_.empty();         // what makes no event has to be looked for
 }
 
 void VerbsTransport::wake_done() {
