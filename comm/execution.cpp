@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/copy.h"
 #include "core/no_memory.h"
 #include "kernels/kernels.h"
 
@@ -305,7 +306,7 @@ void Execution::run_local(std::uint32_t index, std::uint64_t limit) {
   std::byte* out = s.target + s.done;
   const std::byte* in = s.source + s.done;
   if (step.kind == StepKind::copy) {
-    if (out != in) kernels::copy(out, in, bytes);
+    if (out != in) copy_bytes(out, in, bytes);
   } else {
     const std::array<const std::byte*, 2> inputs{out, in};
     reduce(out, inputs, bytes, step.completes);
@@ -335,7 +336,7 @@ void Execution::apply(std::uint32_t index, const SegmentHeader& header, const st
   const Step& step = program_->steps[index].step;
   std::byte* out = s.target + header.offset;
   if (step.kind == StepKind::recv || step.source.count == 0) {
-    if (out != data) kernels::copy(out, data, header.bytes);
+    if (out != data) copy_bytes(out, data, header.bytes);
   } else {
     const std::byte* own = s.source + header.offset;
     std::array<const std::byte*, 2> inputs{own, data};

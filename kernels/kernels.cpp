@@ -7,9 +7,9 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 
 #include <core/check.h>
+#include <core/copy.h>
 #include <kernels/cast.h>
 
 namespace tutti::kernels {
@@ -86,17 +86,13 @@ void cast(DataType to, std::byte* out, DataType from, const std::byte* in, std::
     return type == DataType::f16 ? 0 : type == DataType::bf16 ? 1 : type == DataType::f8e4m3 ? 2 : 3;
   };
   if (to == from)
-    copy(out, in, count * size_of(to));
+    copy_bytes(out, in, count * size_of(to));
   else if (to == DataType::f32 && is_narrow_float(from))
     table().to_f32[narrow_row(from)](out, in, count);
   else if (from == DataType::f32 && is_narrow_float(to))
     table().from_f32[narrow_row(to)](out, in, count);
   else
     cast_values(to, out, from, in, count);
-}
-
-void copy(std::byte* out, const std::byte* in, std::size_t bytes) {
-  if (bytes != 0) std::memcpy(out, in, bytes);
 }
 
 SimdLevel simd_level() { return levels().names[chosen().load(std::memory_order_relaxed)]; }

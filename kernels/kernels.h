@@ -32,9 +32,6 @@ void scale(DataType type, std::byte* out, const std::byte* in, std::size_t count
 // Value conversion, rounding to nearest even; integers from floats truncate and saturate. Buffers must not overlap.
 void cast(DataType to, std::byte* out, DataType from, const std::byte* in, std::size_t count);
 
-// memcpy that may use non-temporal stores for what will not be read again soon.
-void copy(std::byte* out, const std::byte* in, std::size_t bytes);
-
 enum class SimdLevel { scalar, avx2, avx512, neon };
 SimdLevel simd_level();                 // what is in use: the best that processor and build have
 const char* name_of(SimdLevel level);   // "avx512"

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <core/copy.h>
 #include <core/crc32c.h>
 #include <kernels/convert.h>
 #include <kernels/kernels.h>
@@ -166,7 +167,7 @@ void add_reductions(DataType type, std::size_t bytes) {
 void add_copies_and_casts(std::size_t bytes) {
   const auto plain = [](std::byte* out, const std::byte* in, std::size_t n) { std::memcpy(out, in, n); };
   add(fmt::format("memcpy/{}", bytes), run_copy<decltype(plain)>, bytes, plain);
-  add(fmt::format("copy/{}", bytes), run_copy<decltype(&copy)>, bytes, &copy);
+  add(fmt::format("copy/{}", bytes), run_copy<decltype(&copy_bytes)>, bytes, &copy_bytes);
   for (const DataType narrow : {DataType::f16, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2})
     for (const SimdLevel level : simd_levels()) {
       const auto kind = tutti::name_of(narrow);

@@ -151,18 +151,5 @@ TEST(Cast, EveryPairOfTypes) {
   }
 }
 
-TEST(Copy, EveryByteAndNoOther) {
-  for (const std::size_t bytes :
-       {std::size_t(0), std::size_t(1), std::size_t(63), std::size_t(4097), std::size_t(3 << 20)}) {
-    std::vector<std::byte> in(bytes + 3), out(bytes + 5, std::byte{0xee});
-    std::mt19937_64 random(bytes);
-    for (std::byte& b : in) b = std::byte(random());
-    kernels::copy(out.data() + 2, in.data() + 1, bytes);
-    EXPECT_EQ(std::memcmp(out.data() + 2, in.data() + 1, bytes), 0);
-    for (const std::size_t at : {std::size_t(0), std::size_t(1), bytes + 2, bytes + 4})
-      EXPECT_EQ(out[at], std::byte{0xee});
-  }
-}
-
 }  // namespace
 }  // namespace tutti::kernels

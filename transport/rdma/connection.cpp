@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/copy.h"
 
 namespace tutti::transport::rdma {
 namespace {
@@ -267,7 +268,7 @@ Sent RdmaConnection::send_writes(const SegmentHeader& header, const std::byte* d
   if (!memory) {
     staging = shared_.stagings->take(header.bytes);
     if (!staging) return Sent::again;
-    std::memcpy(staging.data, data, header.bytes);
+    copy_bytes(staging.data, data, header.bytes);
     shared_.counters.copied_out += header.bytes;
   }
   const std::byte* from = memory ? data : staging.data;
@@ -368,7 +369,7 @@ void RdmaConnection::data_arrived(const Cell& cell, const std::byte* payload) {
   if (cell.bytes <= kFreeBytes) return shared_.listener.on_segment(peer_, header, payload, {});
   shared_.counters.copied_in += cell.bytes;
   if (std::byte* into = shared_.listener.landing(peer_, header)) {
-    std::memcpy(into, payload, cell.bytes);
+    copy_bytes(into, payload, cell.bytes);
     if (cell.flags & kCredited) used_ += units_of(cell.bytes);
     if (cell.flags & kReserve) send_control(CellType::reserve, cell.communicator);
     return shared_.listener.on_segment(peer_, header, into, {});

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "core/copy.h"
 
 namespace tutti::transport::shm {
 
@@ -110,7 +111,7 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
     if (slot == kNoSlot && header.first)
       slot = transport_.take_reserve(std::uint64_t(peer_) << 32 | header.key.communicator);
     if (slot == kNoSlot) return Sent::again;
-    std::memcpy(transport_.outbox_memory_.data() + slot_offset(slot), data, header.bytes);
+    copy_bytes(transport_.outbox_memory_.data() + slot_offset(slot), data, header.bytes);
     transport_.outbox().slots[slot].readers.store(1, std::memory_order_relaxed);
   }
   publish(*cell, header, slot, sum);

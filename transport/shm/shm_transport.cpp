@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/check.h"
+#include "core/copy.h"
 #include "transport/shm/shm_connection.h"
 
 namespace tutti::transport::shm {
@@ -248,7 +248,7 @@ std::uint64_t ShmTransport::stage(const std::byte* data, std::uint32_t bytes, in
   const std::uint32_t slot = take_slot(bytes, nullptr);
   if (slot == kNoSlot) return 0;
   if (options_.check) stage_sums_[slot] = sum_of(data, bytes);
-  std::memcpy(outbox_memory_.data() + slot_offset(slot), data, bytes);
+  copy_bytes(outbox_memory_.data() + slot_offset(slot), data, bytes);
   outbox().slots[slot].readers.store(std::uint32_t(readers), std::memory_order_relaxed);
   return slot + 1;
 }

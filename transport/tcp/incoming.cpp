@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
+#include "core/copy.h"
 #include "core/crc32c.h"
 #include "transport/tcp/connection.h"
 
@@ -122,7 +123,7 @@ void Incoming::consume(TcpSocket& socket, const std::byte* data, std::size_t byt
     } else {
       used = std::min<std::size_t>(bytes, arrival.frame.segment.bytes - arrival.got);
       if (!arrival.unwanted) {
-        std::memcpy(arrival.into + arrival.got, data, used);
+        copy_bytes(arrival.into + arrival.got, data, used);
         if (arrival.frame.flags & kHasCrc) arrival.crc = crc32c(data, used, arrival.crc);
       }
       arrival.got += used;

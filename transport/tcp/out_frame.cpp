@@ -1,8 +1,8 @@
 #include "transport/tcp/out_frame.h"
 
-#include <cstring>
 
 #include "core/check.h"
+#include "core/copy.h"
 
 namespace tutti::transport::tcp {
 
@@ -67,7 +67,7 @@ void FramePool::copy_payload(OutFrame& frame, const std::byte* data, std::size_t
     into = frame.block = free_blocks_.back();
     free_blocks_.pop_back();
   }
-  if (bytes) std::memcpy(into, data, bytes);
+  copy_bytes(into, data, bytes);
   frame.payload = into;
   frame.copied = true;
 }
