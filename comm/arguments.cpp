@@ -103,9 +103,9 @@ Prepared base(Collective what, DataType type, ReduceOp op, int root, std::uint64
   return p;
 }
 
-Result<Prepared> done(const Checker& check, Prepared p) {
+Result<Prepared> done(const Checker& check, Prepared&& p) {
   if (!check.ok()) return check.status();
-  return p;
+  return std::move(p);
 }
 
 std::uint64_t sum(const std::vector<std::size_t>& counts) { return std::accumulate(counts.begin(), counts.end(), std::uint64_t(0)); }
@@ -130,7 +130,7 @@ const void* block_at(const void* base_pointer, std::uint64_t elements, std::size
 }
 
 // all_reduce, reduce, broadcast.
-Result<Prepared> vector_call(Checker& check, Prepared p, bool reads, bool writes) {
+Result<Prepared> vector_call(Checker& check, Prepared&& p, bool reads, bool writes) {
   const std::uint64_t bytes = check.bytes("count", p.call.count);
   p.in_place = p.binding.input == p.binding.output && reads && writes;
   check.apart({"input", p.binding.input, reads ? bytes : 0}, {"output", p.binding.output, writes ? bytes : 0, true}, p.in_place);
@@ -143,7 +143,7 @@ Result<Prepared> vector_call(Checker& check, Prepared p, bool reads, bool writes
 struct Sides {
   bool full_input, reads, writes;
 };
-Result<Prepared> block_call(Checker& check, Prepared p, Rank self, Sides sides) {
+Result<Prepared> block_call(Checker& check, Prepared&& p, Rank self, Sides sides) {
   const std::uint64_t all = check.bytes("count", p.call.count, std::uint64_t(self.count));
   const std::uint64_t block = check.bytes("count", p.call.count);
   const std::uint64_t own = p.call.count * std::uint64_t(self.rank);

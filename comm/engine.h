@@ -32,6 +32,7 @@ namespace tutti::transport { class RdmaTransport; class TcpTransport; }
 
 namespace tutti::comm {
 
+class Brief;
 class Member;
 class Relay;
 
@@ -105,6 +106,9 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   // The world's, the start-up probe's, and one for those that this rank splits off; no other rank gives the same.
   static constexpr std::uint32_t kWorldCommunicator = 0, kProbeCommunicator = 1;
   std::uint32_t allot_communicator();
+  // Runs it here and now, if its peers come within a few looks. False: what it has sent is sent, the rest is an operation's. `record`: its
+  // number in the flight recorder.
+  bool over_at_once(Member& member, Brief& brief, const Binding& binding, std::uint32_t& record);
   void start(const std::shared_ptr<Operation>& operation);   // execution is bound
   void track(const std::shared_ptr<Operation>& operation);   // without execution (groups)
   void complete(Operation& operation, Status status);

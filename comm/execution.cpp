@@ -81,6 +81,12 @@ void Execution::bind(std::shared_ptr<const Program> program, const Binding& bind
   if (pieces_.size() < slots) pieces_.resize(slots);
 }
 
+void Execution::sent_before(std::uint32_t step, std::uint32_t peers) {
+  if (peers == 0) return;
+  states_[step].segment = states_[step].bytes;
+  states_[step].cursor = peers;
+}
+
 void Execution::start(std::span<const Wire> wires) {
   wires_ = wires;
   unfinished_ = 0;

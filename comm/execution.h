@@ -57,6 +57,8 @@ struct Binding {
 class Execution {
  public:
   void bind(std::shared_ptr<const Program> program, const Binding& binding);
+  // Before start(): the whole message of this step is on its way to so many of its peers.
+  void sent_before(std::uint32_t step, std::uint32_t peers);
   // `wires` by communicator rank; must outlive the execution.
   void start(std::span<const Wire> wires);
   bool started() const { return !wires_.empty(); }

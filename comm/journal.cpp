@@ -47,22 +47,29 @@ Journal::Journal(Loop& loop, std::unique_ptr<record::Recorder> recorder, bool co
 }
 
 void Journal::start(Operation& operation, bool awaited) {
-  const std::uint64_t payload = payload_of(operation.call);
-  const bool later = awaited && payload < kSmall;
-  if (!later || unstamped_ != 0) tick();
   const transport::SegmentHeader& header = operation.execution->header();
   std::uint16_t peer = record::kNobody;
   if (header.key.communicator & kPairBit) peer = narrow(operation.member().world_rank(operation.execution->program()->peers[0]));
-  operation.record = recorder_->started(header.key.communicator, header.key.operation, header.call, payload, peer, now_);
-  if (later) unstamped_ = operation.record;
+  operation.record = start(header, payload_of(operation.call), peer, awaited);
+}
+
+std::uint32_t Journal::start(const transport::SegmentHeader& header, std::uint64_t payload, std::uint16_t peer, bool awaited) {
+  const bool later = awaited && payload < kSmall;
+  if (!later || unstamped_ != 0) tick();
+  const std::uint32_t number = recorder_->started(header.key.communicator, header.key.operation, header.call, payload, peer, now_);
+  if (later) unstamped_ = number;
+  return number;
 }
 
 void Journal::end(const Operation& operation, const Status& status) {
-  const std::uint64_t moved = operation.execution ? operation.execution->moved_bytes() : 0;
+  end(operation.record, status, operation.execution ? operation.execution->moved_bytes() : 0);
+}
+
+void Journal::end(std::uint32_t number, const Status& status, std::uint64_t moved) {
   if (unstamped_ != 0 || moved >= kLarge || stale() || !status.ok()) tick();
   failed_ |= !status.ok();
-  recorder_->ended(operation.record, std::uint8_t(status.code()), moved, now_);
-  const record::OperationEntry* entry = recorder_->find(operation.record);
+  recorder_->ended(number, std::uint8_t(status.code()), moved, now_);
+  const record::OperationEntry* entry = recorder_->find(number);
   if (!entry || std::uint64_t(entry->last_after) << record::kAfterShift < kLongWait) return;
   record::PeerEntry* peer = entry->last_peer == record::kNobody ? nullptr : recorder_->peer(entry->last_peer);
   if (!peer) return;

@@ -34,7 +34,7 @@ class Journal {
   }
   // `awaited`: somebody is about to wait for it, or the progress thread will look after it soon.
   void started(Operation& operation, bool awaited) {
-    if (recorder_) start(operation, awaited);
+    if (recorder_ && operation.record == 0) start(operation, awaited);
   }
   // A segment of that world rank has come for it. Before it is used.
   void arrived(const Operation& operation, int peer, const transport::SegmentHeader& header) {
@@ -44,6 +44,14 @@ class Journal {
   }
   void ended(const Operation& operation, const Status& status) {
     if (recorder_ && operation.record != 0) end(operation, status);
+  }
+  // The same of one without an Operation (Brief), by its number: 0 where there is no recorder.
+  std::uint32_t started(const transport::SegmentHeader& header, std::uint64_t payload) { return recorder_ ? start(header, payload, record::kNobody, true) : 0; }
+  void arrived(std::uint32_t number, int peer) {
+    if (recorder_) recorder_->arrived(number, narrow(peer), now_);
+  }
+  void ended(std::uint32_t number, std::uint64_t moved) {
+    if (recorder_) end(number, {}, moved);
   }
 
   // Seldom.
@@ -69,7 +77,9 @@ class Journal {
   bool stale() const { return beats_.load(std::memory_order_relaxed) != beats_then_; }
   std::uint64_t loop_now() const { return std::uint64_t(loop_.now().time_since_epoch().count()); }
   void start(Operation& operation, bool awaited);
+  std::uint32_t start(const transport::SegmentHeader& header, std::uint64_t payload, std::uint16_t peer, bool awaited);
   void end(const Operation& operation, const Status& status);
+  void end(std::uint32_t number, const Status& status, std::uint64_t moved);
   void event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c = 0);
 
   Loop& loop_;

@@ -17,6 +17,12 @@ namespace {
 
 constexpr std::size_t kMaxPlans = 4096;   // remembered; sizes that vary without end start over
 
+Call named(const Prepared& prepared) {
+  Call call = prepared.call;
+  if (prepared.barrier) call.collective = Collective::barrier;
+  return call;
+}
+
 }  // namespace
 
 Member::Member(std::shared_ptr<Engine> engine, std::uint32_t id, std::vector<int> world_ranks, int rank,
@@ -157,6 +163,7 @@ void Member::set_prices(Prices prices) {
   auto held = engine_->lock();
   planner_ = planner_.at(std::move(prices));
   plans_.clear();
+  briefs_ = {};
 }
 
 // A call as it would be, without buffers.
@@ -289,16 +296,27 @@ Work Member::starve(std::shared_ptr<Operation> operation, const NoMemory& why, E
   return Work(operation);
 }
 
-Work Member::start(Prepared call) {
+Work Member::start(Prepared&& call) {
   auto held = engine_->lock();
   if (destroyed_) return refuse(Status(Code::invalid_state, "the communicator was destroyed"), held);
   if (!broken_.ok()) return refuse(broken_, held);
   const bool checked = engine_->settings().check && rank_count() > 1 && !call.barrier && ResultCheck::applies(call.call.collective);
   const auto kept = checked ? std::optional(call) : std::nullopt;
   try {
+    std::uint32_t record = 0;
+    Brief* const small = checked || !groups_.empty() || !window_.empty() ? nullptr : brief(call);
+    if (small) {
+      address(call, *small->program(), next_sequence_);
+      if (engine_->over_at_once(*this, *small, call.binding, record)) {
+        ++next_sequence_;
+        return Work();
+      }
+    }
     auto operation = bind(call);
     if (!operation) return refuse(operation.status(), held);
     if (checked) (*operation)->check = make_check(*kept, **operation);
+    if (record) (*operation)->record = record;
+    for (std::uint32_t i = 0; small && i < small->program()->steps.size(); ++i) (*operation)->execution->sent_before(i, small->sent_to(i));
     return submit(*operation, held);
   } catch (const NoMemory& why) {
     return starve(window_.back(), why, held);
@@ -318,11 +336,36 @@ std::unique_ptr<ResultCheck> Member::make_check(const Prepared& call, const Oper
   return check;
 }
 
+// As it is known to the peers.
+void Member::address(Prepared& call, const Program& program, std::uint32_t sequence) {
+  if (call.call.op == ReduceOp::avg) call.binding.divide_by = std::uint32_t(rank_count());
+  if (algorithms::is_reduction(call.call.collective) && call.call.op != ReduceOp::prod && call.call.op != ReduceOp::min && call.call.op != ReduceOp::max)
+    call.binding.op = ReduceOp::sum;
+  call.binding.header.key = {id_, sequence, 0};
+  call.binding.header.call = calls_[sequence % calls_.size()] = pack(named(call));
+  call.binding.header.plan = program.hash;
+  call.binding.segment_limit = engine_->settings().segment;
+}
+
+Brief* Member::brief(const Prepared& call) {
+  const bool blocks = !call.binding.in.counts.empty() || !call.binding.out.counts.empty();     // their sizes are not in the packed call
+  if (blocks || !call.uniform || !call.contiguous || rank_count() > int(kernels::kMaxInputs) || call.bytes > Brief::kMostBytes * std::uint64_t(rank_count())) return nullptr;
+  const std::uint64_t packed = pack(named(call));
+  BriefShape& known = briefs_[(packed * 0x9e3779b97f4a7c15u) >> 60];
+  if (known.call == packed && known.in_place == call.in_place) return known.brief.get();
+  known = {packed, call.in_place, nullptr};
+  const auto compiled = plan(call);
+  if (!compiled || needs_wide(call.binding, **compiled) || call.call.op == ReduceOp::premul_sum) return nullptr;
+  Binding shape = call.binding;
+  shape.segment_limit = engine_->settings().segment;
+  known.brief = Brief::of(*compiled, shape);
+  return known.brief.get();
+}
+
 Result<std::shared_ptr<Operation>> Member::bind(Prepared& call, std::optional<std::uint32_t> held_number) {
   auto compiled = plan(call);
   if (!compiled) return compiled.status();
-  auto operation = make_operation(call.call);
-  if (call.barrier) operation->call.collective = Collective::barrier;
+  auto operation = make_operation(named(call));
   operation->sequence = held_number ? *held_number : next_sequence_++;
   if (window_.empty()) first_sequence_ = operation->sequence;
   if (held_number) window_[operation->sequence - first_sequence_] = operation;
@@ -334,13 +377,7 @@ Result<std::shared_ptr<Operation>> Member::bind(Prepared& call, std::optional<st
     compiled = program((*compiled)->algorithm, request);
     stage(*operation, call, wide);
   }
-  if (call.call.op == ReduceOp::avg) call.binding.divide_by = std::uint32_t(rank_count());
-  if (algorithms::is_reduction(call.call.collective) && call.call.op != ReduceOp::prod && call.call.op != ReduceOp::min && call.call.op != ReduceOp::max)
-    call.binding.op = ReduceOp::sum;
-  call.binding.header.key = {id_, operation->sequence, 0};
-  call.binding.header.call = calls_[operation->sequence % calls_.size()] = pack(operation->call);
-  call.binding.header.plan = (*compiled)->hash;
-  call.binding.segment_limit = engine_->settings().segment;
+  address(call, **compiled, operation->sequence);
   call.binding.token = operation->token;
   operation->execution = engine_->take_execution();
   operation->execution->bind(*compiled, call.binding);

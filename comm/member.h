@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/arguments.h"
+#include "comm/brief.h"
 #include "comm/engine.h"
 #include "comm/hang_report.h"
 #include "comm/planner.h"
@@ -44,7 +45,7 @@ class Member : public std::enable_shared_from_this<Member> {
   // Without the lock. For a call that cannot be started: a group that this thread has open fails with it, too.
   Work refuse(const Status& why);
   // Without the lock. Checks nothing but the state; `call` has been checked.
-  Work start(Prepared call);
+  Work start(Prepared&& call);
   Work start_pair(Collective what, Prepared call, int peer);   // send, recv
   // The same on a stream of a GPU: checked, then carried by this member's relay, which comes to be with the first one.
   Work start_on(StreamHandle stream, const Form& form);
@@ -120,6 +121,9 @@ class Member : public std::enable_shared_from_this<Member> {
   std::shared_ptr<const Program> pair_program(Collective what, int peer);
   Result<std::shared_ptr<const Program>> plan(const Prepared& call);
   Result<Prepared> imagine(Collective what, std::uint64_t count, DataType type, ReduceOp op) const;
+  // Null: it is none.
+  Brief* brief(const Prepared& call);
+  void address(Prepared& call, const Program& program, std::uint32_t sequence);
   bool needs_wide(const Binding& binding, const Program& program) const;
   void stage(Operation& operation, Prepared& call, bool wide) const;
   // Under the lock: planned, numbered and bound, not begun. Changes the call. Throws NoMemory when it is numbered already.
@@ -154,6 +158,13 @@ class Member : public std::enable_shared_from_this<Member> {
   };
   std::map<PlanKey, std::shared_ptr<const Program>> plans_;
   std::map<ProgramKey, std::shared_ptr<const Program>> programs_;
+  // The last shapes of calls and whether they are brief, by a hash of the shape.
+  struct BriefShape {
+    std::uint64_t call = ~std::uint64_t(0);       // packed
+    bool in_place = false;
+    std::unique_ptr<Brief> brief;
+  };
+  std::array<BriefShape, 16> briefs_;
   std::uint32_t next_sequence_ = 0;
   static constexpr std::size_t kKeptCalls = 64;
   std::array<std::uint64_t, kKeptCalls> calls_{};   // packed, by sequence

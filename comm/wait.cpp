@@ -8,10 +8,12 @@
 
 #include <algorithm>
 
+#include "comm/brief.h"
 #include "comm/engine.h"
 #include "comm/member.h"
 #include "comm/relay.h"
 #include "core/log.h"
+#include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace tutti::comm {
@@ -24,6 +26,8 @@ constexpr std::uint32_t kLoopEvery = 1024;         // passes between looks at th
 constexpr microseconds kSpin{60};                  // about two wake-ups across cores
 constexpr microseconds kCrowdedSpin{40};           // with more ranks than cores: yielding between the looks
 constexpr int kWary = 64;                          // waits that yield between the looks after one that has slept
+constexpr int kBriefLooks = 128;                   // 2 to 4 us: longer than a peer is late that had to make an operation of its last one
+constexpr microseconds kBriefYield{20};            // instead, where the core is given away between the looks
 constexpr milliseconds kNap{100};                  // longest sleep, so that deadlines are seen
 constexpr milliseconds kTick{2};                   // of the progress thread while operations come and go
 constexpr int kTicks = 50;                         // without a start, until it dozes
@@ -135,6 +139,34 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
   const bool callbacks = !callbacks_.empty();
   held.unlock();
   if (callbacks) run_callbacks();
+}
+
+bool Engine::over_at_once(Member& member, Brief& brief, const Binding& binding, std::uint32_t& record) {
+  brief.begin();
+  if (stopping_ || !parked_.empty() || !brief.fits(member.wires())) return false;
+  record = journal_.started(binding.header, binding.vector * size_of(binding.type));
+  if (!brief.send(member.wires(), binding)) return false;
+  shm_->hurry();
+  bool all = brief.look(member.wires(), binding);
+  if (!all) journal_.tick();
+  if (threaded_ && settings_.spin.count() != 0) {
+    // Who wants this core may be the one that is waited for.
+    const bool yields = oversubscribed_ || wary_ > 0;
+    const TimePoint until = yields && !all ? loop_->now() + kBriefYield : TimePoint{};
+    for (int i = 1; !all && (yields ? loop_->now() < until : i < kBriefLooks); ++i) {
+      if (yields) sched_yield();
+      else pause_cpu();
+      all = brief.look(member.wires(), binding);
+    }
+  }
+  if (!all) return false;
+  for (const int sender : brief.senders()) journal_.arrived(record, member.world_rank(sender));
+  brief.finish(member.wires(), binding);
+  journal_.ended(record, brief.moved_bytes());
+  ++totals_.completed;
+  totals_.moved += brief.moved_bytes();
+  starts_.store(starts_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return true;
 }
 
 bool Engine::prepare_sleep() {

@@ -96,6 +96,12 @@ class Connection {
   // something better. `place`: of one that `lands`, where every byte of it may be written; else nullptr.
   virtual void expect(const SegmentHeader& message, Readiness readiness, std::byte* place) = 0;
   virtual std::size_t eager_bytes() const = 0;
+  // A look past Transport::poll(), at what came next. Of this whole message (its header as it must have come) the bytes, which stay
+  // until take_glanced(); nullptr: it is not there, or something else is before it. Messages of at most glance_bytes() can be looked at, and
+  // send() is done with them at once; 0: this wire has no memory to look at.
+  virtual std::size_t glance_bytes() const { return 0; }
+  virtual const std::byte* glance(const SegmentHeader& /*message*/) { return nullptr; }
+  virtual void take_glanced() {}
   // "shm", "tcp 10.0.0.1:4000 -> 10.0.0.2:5000 (4 sockets)"
   virtual std::string describe() const = 0;
 };

@@ -194,6 +194,28 @@ bool ShmConnection::receive() {
   return true;
 }
 
+// Checksums are receive()'s affair.
+std::size_t ShmConnection::glance_bytes() const { return transport_.options_.check ? 0 : kLeastInPlace - 1; }
+
+const std::byte* ShmConnection::glance(const SegmentHeader& message) {
+  if (lost_ || !has_arrivals()) return nullptr;
+  const Cell& cell = in_->cells[received_ % kCells];
+  const bool same = cell.operation == message.key.operation && cell.communicator == message.key.communicator &&
+                    cell.message == std::uint16_t(message.key.message) && cell.call == message.call && cell.plan == std::uint16_t(message.plan) &&
+                    cell.bytes == message.bytes && cell.message_bytes == message.message_bytes && cell.offset == 0;
+  if (!same || cell.bytes > glance_bytes()) return nullptr;
+  if (cell.slot == kNoSlot) return cell.bytes <= transport_.inline_bytes() ? cell.payload.data() : nullptr;
+  return cell.slot < kSlots && cell.bytes <= slot_bytes(cell.slot) ? in_slot(cell.slot) : nullptr;
+}
+
+void ShmConnection::take_glanced() {
+  const std::uint32_t slot = in_->cells[received_ % kCells].slot;
+  if (slot != kNoSlot) transport_.release(std::uint64_t(peer_) << 32 | slot);
+  in_->consumed.store(++received_, std::memory_order_release);
+  news_ |= kWantsRoom;
+  transport_.unsettled_ = true;
+}
+
 void ShmConnection::ring_if_sleeping() {
   auto& sleeping = reinterpret_cast<Outbox*>(outbox_.data())->sleeping;
   const std::uint32_t wants = sleeping.load(std::memory_order_relaxed);

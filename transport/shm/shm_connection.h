@@ -18,6 +18,9 @@ class ShmConnection final : public Connection {
   Sent send_staged(const SegmentHeader& header, std::uint64_t staged) override;
   void expect(const SegmentHeader&, Readiness, std::byte*) override {}
   std::size_t eager_bytes() const override { return ~std::size_t(0); }
+  std::size_t glance_bytes() const override;
+  const std::byte* glance(const SegmentHeader& message) override;
+  void take_glanced() override;
   std::string describe() const override { return "shm"; }
 
  private:

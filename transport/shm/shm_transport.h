@@ -46,6 +46,9 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::size_t memory_bytes() const override;
   std::string debts() const override;
 
+  // Wakes those that sleep and wait for what was sent, as the next poll() would.
+  void hurry() { if (unsettled_) settle(); }
+
  private:
   friend class ShmConnection;
   struct Setup;
