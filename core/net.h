@@ -31,6 +31,12 @@ class Stream {
  public:
   virtual ~Stream() = default;
   virtual IoResult read(std::span<std::byte> into) = 0;
+  // As read(), and what comes behind `into` goes on into `behind`: in one call where the system can do that.
+  virtual IoResult read_past(std::span<std::byte> into, std::span<std::byte> behind) {
+    IoResult first = read(into);
+    if (first.bytes == into.size()) first.bytes += read(behind).bytes;      // what ails it the next read says again
+    return first;
+  }
   virtual IoResult write(std::span<const iovec> from) = 0;
   // Calls back from Loop::run when it can be read or written (also when closed or failed), level-triggered, until
   // changed. An empty function: not interested. Data-path users poll instead and set these only to sleep.

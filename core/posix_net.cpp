@@ -92,6 +92,20 @@ class SocketStream final : public Stream {
     }
   }
 
+  IoResult read_past(std::span<std::byte> into, std::span<std::byte> behind) override {
+    iovec parts[2] = {{into.data(), into.size()}, {behind.data(), behind.size()}};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    for (;;) {
+      const ssize_t got = ::recvmsg(socket_->get(), &message, MSG_DONTWAIT);
+      if (got > 0) return {std::size_t(got), false, {}};
+      if (got == 0) return {0, true, {}};
+      if (would_block(errno)) return {};
+      if (errno != EINTR) return {0, false, system_status("read from " + remote_, errno)};
+    }
+  }
+
   IoResult write(std::span<const iovec> from) override {
     constexpr std::size_t kMostParts = 1024;  // IOV_MAX
     msghdr message{};

@@ -75,12 +75,19 @@ bool Incoming::took(TcpSocket& socket, const IoResult& result) {
 std::size_t Incoming::read_in_place(TcpSocket& socket) {
   Arrival& arrival = socket.arrival;
   std::byte* into = arrival.into + arrival.got;
-  const IoResult result = socket.stream->read({into, arrival.frame.segment.bytes - arrival.got});
+  const std::size_t rest = arrival.frame.segment.bytes - arrival.got;
+  // With the next header, if it is there.
+  const IoResult result = socket.stream->read_past({into, rest}, {shared_.scratch.data(), kBulkHeaderRead});
   if (!took(socket, result)) return 0;
-  if (arrival.frame.flags & kHasCrc) arrival.crc = crc32c(into, result.bytes, arrival.crc);
-  arrival.got += result.bytes;
-  if (arrival.got == arrival.frame.segment.bytes) complete(socket);
-  else if (shared_.clock) time(arrival, result.bytes);
+  const std::size_t own = std::min(rest, result.bytes);
+  if (arrival.frame.flags & kHasCrc) arrival.crc = crc32c(into, own, arrival.crc);
+  arrival.got += own;
+  if (own < rest) {
+    if (shared_.clock) time(arrival, own);
+    return own;
+  }
+  complete(socket);
+  consume(socket, shared_.scratch.data(), result.bytes - rest);
   return result.bytes;
 }
 
