@@ -39,12 +39,14 @@ foreach(type IN ITEMS i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2)
     COMMENT "CUDA kernels of ${type}" VERBATIM)
   list(APPEND tutti_cuda_objects ${CMAKE_BINARY_DIR}/cuda/${type}.o)
 endforeach()
-add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/await.o
-  COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} "-gencode=arch=compute_80,code=[${code},compute_80]"
-          -c ${CMAKE_SOURCE_DIR}/kernels/cuda/await.cu -o cuda/await.o
-  DEPENDS kernels/cuda/await.cu kernels/cuda/await_body.h kernels/cuda/launch.cuh kernels/cuda/thread.h
-  WORKING_DIRECTORY ${CMAKE_BINARY_DIR} COMMENT "CUDA kernel of a waiting stream" VERBATIM)
-list(APPEND tutti_cuda_objects ${CMAKE_BINARY_DIR}/cuda/await.o)
+foreach(kernel IN ITEMS await carry)
+  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/${kernel}.o
+    COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} "-gencode=arch=compute_80,code=[${code},compute_80]" -MD -MF cuda/${kernel}.d
+            -c ${CMAKE_SOURCE_DIR}/kernels/cuda/${kernel}.cu -o cuda/${kernel}.o
+    DEPENDS kernels/cuda/${kernel}.cu DEPFILE ${CMAKE_BINARY_DIR}/cuda/${kernel}.d WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
+    COMMENT "CUDA kernel ${kernel}" VERBATIM)
+  list(APPEND tutti_cuda_objects ${CMAKE_BINARY_DIR}/cuda/${kernel}.o)
+endforeach()
 add_custom_target(tutti_cuda DEPENDS ${tutti_cuda_objects})
 
 list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -isystem OUTPUT_VARIABLE cuda_includes)

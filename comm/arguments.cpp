@@ -267,6 +267,12 @@ Result<Prepared> prepare(const AllToAllV& c, Rank self) {
   return done(check, std::move(p));
 }
 
+Result<Prepared> prepare(const Barrier& c, Rank self) {
+  auto prepared = prepare(AllReduce{c.input, c.output, c.count, c.type, ReduceOp::max}, self);
+  if (prepared) prepared->barrier = true;
+  return prepared;
+}
+
 Result<Prepared> prepare(const Send& c, Rank self) {
   Checker check(Collective::send, c.type, self);
   check.peer(c.peer);

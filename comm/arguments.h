@@ -18,6 +18,15 @@ struct Prepared {
   std::uint64_t bytes = 0;      // the whole vector: what nccl-tests calls size
 };
 
+// An all_reduce of one byte: nobody leaves before all have come.
+struct Barrier {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 1;
+  DataType type = DataType::u8;
+  DeviceStream stream;
+};
+
 struct Rank {
   int rank = 0, count = 1;
   bool check = false;           // whether all of each buffer may be read, or written (TUTTI_CHECK)
@@ -35,6 +44,7 @@ Result<Prepared> prepare(const AllToAll& call, Rank self);
 Result<Prepared> prepare(const AllGatherV& call, Rank self);
 Result<Prepared> prepare(const ReduceScatterV& call, Rank self);
 Result<Prepared> prepare(const AllToAllV& call, Rank self);
+Result<Prepared> prepare(const Barrier& call, Rank self);
 Result<Prepared> prepare(const Send& call, Rank self);
 Result<Prepared> prepare(const Recv& call, Rank self);
 

@@ -117,7 +117,7 @@ Work Communicator::all_to_all_v(const AllToAllV& call) { return run(member_, cal
 Work Communicator::send(const Send& call) { return run_pair(member_, Collective::send, call); }
 Work Communicator::recv(const Recv& call) { return run_pair(member_, Collective::recv, call); }
 
-Work Communicator::barrier() { return member_ ? member_->barrier() : Work(empty()); }
+Work Communicator::barrier(DeviceStream stream) { return member_ ? member_->barrier(stream) : Work(empty()); }
 
 void Communicator::begin_group() {
   if (member_) member_->begin_group();

@@ -66,8 +66,11 @@ Engine::Engine(EngineSetup setup)
 
 Engine::~Engine() { shut_down("the communicator was dropped"); }
 
-Status Engine::begin() {
-  if (!threaded_ || world_size_ == 1) return {};
+// A world of one rank has no use for the thread, unless it has streams.
+Status Engine::begin() { return world_size_ == 1 ? Status() : start_thread(); }
+
+Status Engine::start_thread() {
+  if (!threaded_ || thread_.joinable() || stopping_) return {};
   try {
     thread_ = std::thread([this] { progress_loop(); });
   } catch (const std::system_error& error) {
@@ -156,9 +159,10 @@ void Engine::remove_member(std::uint32_t communicator) {
   members_.erase(communicator);
 }
 
-void Engine::add_relay(std::shared_ptr<Relay> relay) {
+Status Engine::add_relay(std::shared_ptr<Relay> relay) {
+  if (Status started = start_thread(); !started.ok()) return started;
   relays_.push_back(std::move(relay));
-  if (threaded_ && !thread_.joinable() && !stopping_) thread_ = std::thread([this] { progress_loop(); });   // a world of one rank has none before
+  return {};
 }
 
 void Engine::alarm() {

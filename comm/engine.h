@@ -101,7 +101,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   // Under the lock.
   void add_member(std::shared_ptr<Member> member);
   void remove_member(std::uint32_t communicator);
-  void add_relay(std::shared_ptr<Relay> relay);
+  Status add_relay(std::shared_ptr<Relay> relay);   // out_of_resources
   std::uint32_t next_token() { return ++last_token_; }
   // The world's, the start-up probe's, and one for those that this rank splits off; no other rank gives the same.
   static constexpr std::uint32_t kWorldCommunicator = 0, kProbeCommunicator = 1;
@@ -198,6 +198,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void ask(Member& member, const std::set<int>& ranks, TimePoint now);
   Report report_of(const Member& member) const;
   Status stall_of(const Operation& operation, const Holdup& holdup, Nanoseconds quiet) const;
+  Status start_thread();
   void progress_loop();
   bool drive_unwaited();
   void sleep(Lock& lock, Nanoseconds limit);

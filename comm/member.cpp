@@ -385,11 +385,11 @@ Result<std::shared_ptr<Operation>> Member::bind(Prepared& call, std::optional<st
   return operation;
 }
 
-// An all_reduce of one byte: nobody leaves before all have come.
-Work Member::barrier() {
-  auto prepared = prepare(AllReduce{&barrier_byte_, &barrier_byte_, 1, DataType::u8, ReduceOp::max}, {rank_, rank_count()});
+Work Member::barrier(DeviceStream stream) {
+  const Barrier call{&barrier_byte_, &barrier_byte_};
+  if (stream.given) return start_on(stream.handle, call);
+  auto prepared = prepare(call, {rank_, rank_count()});
   if (!prepared) return Work(prepared.status());
-  prepared->barrier = true;
   return start(std::move(*prepared));
 }
 
@@ -444,56 +444,6 @@ void Member::to_self(const std::shared_ptr<Operation>& operation, Prepared call)
     std::memmove(to.binding.output, from.binding.input, from.bytes);
   engine_->complete(*operation, status);
   engine_->complete(*other, status);
-}
-
-void Member::begin_group() {
-  auto held = engine_->lock();
-  for (Group& group : groups_)
-    if (group.owner == std::this_thread::get_id()) {
-      ++group.depth;
-      return;
-    }
-  groups_.push_back({std::this_thread::get_id(), 1, {}, {}});
-}
-
-Work Member::end_group() {
-  std::vector<std::shared_ptr<Operation>> operations;
-  std::shared_ptr<Operation> all;
-  auto failure = std::make_shared<Status>();
-  {
-    auto held = engine_->lock();
-    const auto group = std::find_if(groups_.begin(), groups_.end(), [](const Group& g) { return g.owner == std::this_thread::get_id(); });
-    if (group == groups_.end()) return Work(Status(Code::invalid_state, "end_group without begin_group on this thread"));
-    if (--group->depth > 0) return Work();
-    operations = std::move(group->operations);
-    *failure = group->refused;
-    groups_.erase(group);
-    if (operations.empty()) return Work(*failure);
-    if (operations.size() == 1 && failure->ok() && broken_.ok()) {
-      begin(operations[0]);
-      return Work(operations[0]);
-    }
-    all = make_operation({Collective::barrier});
-    all->sequence = ~0u;
-    all->pending_parts = int(operations.size());
-    engine_->track(all);
-    // Since it was bound, or by one of those before it, the communicator may have broken.
-    for (const auto& operation : operations) {
-      if (operation->complete()) continue;
-      if (broken_.ok()) engine_->start(operation);
-      else engine_->complete(*operation, broken_);
-    }
-    engine_->nudge();
-  }
-  for (const auto& operation : operations)
-    Work(operation).then([engine = std::weak_ptr(engine_), all, failure](const Status& status) {
-      if (auto alive = engine.lock()) {
-        auto held = alive->lock();
-        if (failure->ok()) *failure = status;
-        if (--all->pending_parts == 0) alive->complete(*all, *failure);
-      }
-    });
-  return Work(all);
 }
 
 // --- split, ends ---

@@ -49,6 +49,7 @@ class Member : public std::enable_shared_from_this<Member> {
   Work start_pair(Collective what, Prepared call, int peer);   // send, recv
   // The same on a stream of a GPU: checked, then carried by this member's relay, which comes to be with the first one.
   Work start_on(StreamHandle stream, const Form& form);
+  Work start_on(StreamHandle stream, const AllToAllV& call);   // as a group of sends and receives
   // The GPU's; before the first start_on. Without it, the one that there is here.
   void use_device(std::shared_ptr<Device> device) { device_ = std::move(device); }
   // Plans made before are dropped. All ranks do so between the same two operations.
@@ -59,12 +60,13 @@ class Member : public std::enable_shared_from_this<Member> {
   // Begins; the Work ends when the survivors have agreed. Then take_survivors() gives the communicator that they form.
   Work begin_shrink(std::chrono::milliseconds limit, const std::vector<int>& without = {});
   Result<Communicator> take_survivors();
-  Work barrier();
+  Work barrier(DeviceStream stream = {});
   Status status();
   Result<Choice> choose(Collective what, std::uint64_t count, DataType type, ReduceOp op);
   void abort(const std::string& reason);
   void destroy(std::chrono::milliseconds limit);
   static Communicator handle(std::shared_ptr<Member> member) { return Communicator(std::move(member)); }
+  static const std::shared_ptr<Member>& of(const Communicator& handle) { return handle.member_; }
 
   // For the engine, under the lock.
   Operation* find(int peer, const transport::SegmentHeader& header);
@@ -116,6 +118,13 @@ class Member : public std::enable_shared_from_this<Member> {
     bool in_place;
     auto operator<=>(const ProgramKey&) const = default;
   };
+  struct Group {
+    std::thread::id owner;
+    int depth = 0;
+    std::vector<std::shared_ptr<Operation>> operations;   // bound, not begun
+    std::vector<std::shared_ptr<Relay::Call>> on_streams; // booked, not launched
+    Status refused;                                       // why the first call that could not be one of them was not
+  };
   std::shared_ptr<Operation> make_operation(const Call& call);
   std::shared_ptr<const Program> program(const std::string& algorithm, const algorithms::Request& request);
   std::shared_ptr<const Program> pair_program(Collective what, int peer);
@@ -130,7 +139,12 @@ class Member : public std::enable_shared_from_this<Member> {
   Result<std::shared_ptr<Operation>> bind(Prepared& call, std::optional<std::uint32_t> held_number = {});
   void bind_pair(const std::shared_ptr<Operation>& operation, Collective what, Prepared& call, int peer);
   bool is_held(std::uint32_t sequence) const;
+  Result<Device*> device();
   Result<std::shared_ptr<Relay>> relay();
+  Group* group_of_this_thread();
+  void launch(std::vector<std::shared_ptr<Relay::Call>> calls);   // without the lock
+  // One that is complete when all these are, with `failure`, or the first of theirs.
+  Work joined(const std::vector<std::shared_ptr<Operation>>& operations, const Status& failure);
   std::unique_ptr<ResultCheck> make_check(const Prepared& call, const Operation& of);
   void begin(const std::shared_ptr<Operation>& operation);
   Work refuse(const Status& why, Engine::Lock& held);
@@ -177,12 +191,6 @@ class Member : public std::enable_shared_from_this<Member> {
     std::deque<std::uint32_t> held;                 // numbers of receives that have not begun
   };
   std::vector<Pair> pairs_;
-  struct Group {
-    std::thread::id owner;
-    int depth = 0;
-    std::vector<std::shared_ptr<Operation>> operations;   // bound, not begun
-    Status refused;                                       // why the first call that could not be one of them was not
-  };
   std::vector<Group> groups_;
   Status broken_;
   Suspicion suspicion_;

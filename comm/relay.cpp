@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "comm/engine.h"
 #include "comm/member.h"
 #include "core/check.h"
+#include "core/no_memory.h"
+#include "kernels/kernels.h"
 
 namespace tutti::comm {
 namespace {
@@ -29,6 +34,8 @@ std::byte* output_of(const T& call) {
     return nullptr;
 }
 
+bool sends(const Form& form) { return std::holds_alternative<Send>(form); }
+
 }  // namespace
 
 Collective collective_of(const Form& form) {
@@ -39,7 +46,10 @@ Collective collective_of(const Form& form) {
                  [](const Broadcast&) { return Collective::broadcast; },
                  [](const Reduce&) { return Collective::reduce; }, [](const Gather&) { return Collective::gather; },
                  [](const Scatter&) { return Collective::scatter; },
-                 [](const AllToAll&) { return Collective::all_to_all; }, [](const Send&) { return Collective::send; },
+                 [](const AllToAll&) { return Collective::all_to_all; },
+                 [](const AllGatherV&) { return Collective::all_gather; },
+                 [](const ReduceScatterV&) { return Collective::reduce_scatter; },
+                 [](const Barrier&) { return Collective::barrier; }, [](const Send&) { return Collective::send; },
                  [](const Recv&) { return Collective::recv; }},
       form);
 }
@@ -48,168 +58,371 @@ Result<Prepared> prepare(const Form& form, Rank self) {
   return std::visit([&](const auto& call) { return prepare(call, self); }, form);
 }
 
+int peer_of(const Form& form) {
+  return std::visit(
+      [](const auto& call) {
+        if constexpr (requires { call.peer; })
+          return call.peer;
+        else
+          return -1;
+      },
+      form);
+}
+
 Result<std::shared_ptr<Relay>> Relay::make(std::shared_ptr<Device> device, Member& member) {
   std::shared_ptr<Relay> relay(new Relay(std::move(device), member));
-  auto memory = relay->device_->allocate_pinned(kSlots * kSlotBytes + 64);
-  if (!memory) return memory.status();
-  relay->slots_ = *memory;
-  relay->done_ = reinterpret_cast<std::uint32_t*>(*memory + kSlots * kSlotBytes);
-  auto event = relay->device_->make_event();
-  if (!event) return event.status();
-  relay->last_ = *event;
+  for (EventHandle* event : {&relay->last_, &relay->joining_}) {
+    auto made = relay->device_->make_event();
+    if (!made) return made.status();
+    *event = *made;
+  }
   relay->engine_ = member.engine().get();
   return relay;
 }
 
 Relay::~Relay() {
-  if (slots_) device_->release_pinned(slots_);
-  if (last_) device_->release_event(last_);
+  for (const auto& [key, lane] : lanes_) device_->release_pinned(lane->slots);
+  for (const auto& manifest : manifests_) device_->release_pinned(manifest->memory);
+  for (EventHandle event : {last_, joining_})
+    if (event) device_->release_event(event);
 }
 
 // --- calls ---
 
-Relay::Geometry Relay::geometry_of(const Form& form) const {
-  const auto ranks = std::size_t(member_->rank_count()), rank = std::size_t(member_->rank());
-  Geometry g;
-  std::visit(
-      [&](const auto& call) {
-        g.element = size_of(call.type);
-        g.count = call.count;
-        g.input = input_of(call);
-        g.output = output_of(call);
-      },
-      form);
-  const auto rows = [&](std::size_t all, std::size_t in, std::size_t in_at, std::size_t out, std::size_t out_at) {
-    g.rows = all, g.in = in, g.in_at = in_at, g.out = out, g.out_at = out_at;
+// Under order_.
+Result<Relay::Lane*> Relay::lane_for(const Form& form) {
+  const int peer = peer_of(form), key = peer < 0 ? -1 : peer * 2 + !sends(form);
+  if (const auto at = lanes_.find(key); at != lanes_.end()) return at->second.get();
+  auto lane = std::make_unique<Lane>();
+  lane->relay = this;
+  lane->slot_bytes = peer < 0 ? kSlotBytes : kPairSlotBytes;
+  constexpr std::size_t kLine = 64;
+  auto memory = device_->allocate_pinned(kSlots * lane->slot_bytes + 2 * kLine + kSlots * Passage::kRemarkBytes);
+  if (!memory) return memory.status();
+  lane->slots = *memory;
+  lane->arrived = reinterpret_cast<std::uint32_t*>(*memory + kSlots * lane->slot_bytes);
+  lane->done = lane->arrived + kLine / sizeof(std::uint32_t);
+  lane->remarks = lane->slots + kSlots * lane->slot_bytes + 2 * kLine;
+  auto held = member_->engine()->lock();
+  memory_bytes_ += kSlots * lane->slot_bytes;
+  return (lanes_[key] = std::move(lane)).get();
+}
+
+// Rows, which of them go in and come out, and how they are cut.
+void Relay::lay_out(Call& call) const {
+  const auto ranks = std::uint32_t(member_->rank_count()), rank = std::uint32_t(member_->rank());
+  Passage& p = call.passage;
+  const auto cut = [&](std::uint32_t rows, std::uint32_t in, std::uint32_t in_count, std::uint32_t out, std::uint32_t out_count) {
+    p.row_count = rows;
+    p.in_begin = in, p.in_end = in + in_count, p.out_begin = out, p.out_end = out + out_count;
   };
-  const auto root = [&](const auto& call) { return call.root == member_->rank(); };
-  std::visit(Overloaded{[&](const AllReduce&) { rows(1, 1, 0, 1, 0); },
-                        [&](const Reduce& c) { rows(1, 1, 0, root(c) ? 1 : 0, 0); },
-                        [&](const Broadcast& c) { rows(1, root(c) ? 1 : 0, 0, 1, 0); },
-                        [&](const ReduceScatter&) { rows(ranks, ranks, 0, 1, rank); },
-                        [&](const AllGather&) { rows(ranks, 1, rank, ranks, 0); },
-                        [&](const Gather& c) { rows(ranks, 1, rank, root(c) ? ranks : 0, 0); },
-                        [&](const Scatter& c) { rows(ranks, root(c) ? ranks : 0, 0, 1, rank); },
-                        [&](const AllToAll&) { rows(ranks, ranks, 0, ranks, 0); },
-                        [&](const Send&) { rows(1, 1, 0, 0, 0); }, [&](const Recv&) { rows(1, 0, 0, 1, 0); }},
-             form);
-  const std::size_t most = std::max<std::size_t>(1, kSlotBytes / (g.rows * g.element));
-  g.each = most > 16 ? most / 16 * 16 : most;  // rows begin at multiples of 16 bytes
-  return g;
+  const auto root = [&](const auto& c) { return std::uint32_t(c.root == member_->rank()); };
+  std::visit(Overloaded{[&](const AllReduce&) { cut(1, 0, 1, 0, 1); }, [&](const Reduce& c) { cut(1, 0, 1, 0, root(c)); },
+                        [&](const Broadcast& c) { cut(1, 0, root(c), 0, 1); }, [&](const Barrier&) { cut(1, 0, 0, 0, 0); },
+                        [&](const ReduceScatter&) { cut(ranks, 0, ranks, rank, 1); },
+                        [&](const ReduceScatterV&) { cut(ranks, 0, ranks, rank, 1); },
+                        [&](const AllGather&) { cut(ranks, rank, 1, 0, ranks); },
+                        [&](const AllGatherV&) { cut(ranks, rank, 1, 0, ranks); },
+                        [&](const Gather& c) { cut(ranks, rank, 1, 0, root(c) * ranks); },
+                        [&](const Scatter& c) { cut(ranks, 0, root(c) * ranks, rank, 1); },
+                        [&](const AllToAll&) { cut(ranks, 0, ranks, 0, ranks); }, [&](const Send&) { cut(1, 0, 1, 0, 0); },
+                        [&](const Recv&) { cut(1, 0, 0, 0, 1); }},
+             call.form);
+  std::uint64_t at = 0, largest = 0;
+  const auto add = [&](std::uint64_t offset, std::uint64_t count) {
+    call.rows.push_back({offset * call.element, count * call.element});
+    largest = std::max(largest, count * call.element);
+    at = offset + count;
+  };
+  std::visit(
+      [&](const auto& c) {
+        call.element = size_of(c.type);
+        if constexpr (requires { c.counts; }) {
+          call.uniform = false;
+          for (std::size_t r = 0; r < c.counts.size(); ++r) add(c.offsets.empty() ? at : c.offsets[r], c.counts[r]);
+        } else {
+          for (std::uint32_t r = 0; r < p.row_count; ++r) add(at, c.count);
+        }
+        p.input = input_of(c);
+        p.output = output_of(c);
+        if constexpr (requires { c.factor_on_device; })
+          if (c.op == ReduceOp::premul_sum) p.remark = static_cast<const std::byte*>(c.factor_on_device);
+        p.remark_bytes = call.element;
+      },
+      call.form);
+  // A side that is this rank's row alone is seen as part of a whole one.
+  if (p.row_count > 1 && p.in_end - p.in_begin == 1) p.input -= call.rows[p.in_begin].at;
+  if (p.row_count > 1 && p.out_end - p.out_begin == 1) p.output -= call.rows[p.out_begin].at;
+  const std::size_t slot = call.lane ? call.lane->slot_bytes : kSlotBytes;
+  const std::uint64_t most = std::max<std::uint64_t>(1, slot / (p.row_count * call.element));
+  p.each = (most > 16 ? most / 16 * 16 : most) * call.element;  // rows begin at multiples of 16 bytes
+  p.slices = std::uint32_t(std::max<std::uint64_t>(1, (largest + p.each - 1) / p.each));
 }
 
 // The same call on a slot, where it is in place. The rows lie one behind another.
-Form Relay::slice_of(const Call& call, std::size_t slice) const {
-  const Geometry& g = call.geometry;
-  const std::size_t n = g.elements(slice);
-  std::byte* const at = slot(call.first + std::uint32_t(slice));
+Form Relay::slice_of(const Call& call, std::uint32_t slice) const {
+  const Passage& p = call.passage;
+  std::byte* const at = p.slot(slice);
   Form form = call.form;
   std::visit(
       [&](auto& part) {
-        part.count = n;
+        if constexpr (requires { part.counts; }) {
+          for (std::uint32_t r = 0; r < p.row_count; ++r) part.counts[r] = p.bytes(r, slice) / call.element;
+          part.offsets.clear();
+        } else {
+          part.count = p.bytes(0, slice) / call.element;
+        }
+        if constexpr (requires { part.factor_on_device; }) {
+          if (p.remark)
+            kernels::cast(DataType::f64, reinterpret_cast<std::byte*>(&part.factor), part.type, p.remark_of(slice), 1);
+          part.factor_on_device = nullptr;
+        }
         part.stream = {};
-        if constexpr (requires { part.input; }) part.input = at + g.in_at * n * g.element;
-        if constexpr (requires { part.output; }) part.output = at + g.out_at * n * g.element;
+        const bool own_in = p.in_end - p.in_begin == 1, own_out = p.out_end - p.out_begin == 1;
+        if constexpr (requires { part.input; }) part.input = at + (own_in ? p.offset(p.in_begin, slice) : 0);
+        if constexpr (requires { part.output; }) part.output = at + (own_out ? p.offset(p.out_begin, slice) : 0);
       },
       form);
   return form;
 }
 
-Work Relay::start(const Form& form, StreamHandle stream) {
-  Engine& engine = *member_->engine();
-  std::lock_guard in_order(order_);
-  Call call;
-  call.form = form;
-  call.geometry = geometry_of(form);
-  const Geometry geometry = call.geometry;
-  const auto slices = std::uint32_t(geometry.slices());
-  std::shared_ptr<Operation> all;
-  {
-    auto held = engine.lock();
-    auto reserved = member_->hold(form, slices);
-    if (!reserved) return Work(reserved.status());
-    call.held = *reserved;
-    call.first = last_number_ + 1;
-    all = call.all = member_->stand_in();
-    last_number_ += slices;
-    calls_.push_back(std::move(call));
-    engine.track(all);
+Result<std::shared_ptr<Relay::Call>> Relay::book(const Form& form, StreamHandle stream) {
+  auto call = std::make_shared<Call>();
+  call->form = form;
+  call->stream = stream;
+  if (peer_of(form) != member_->rank()) {
+    std::lock_guard in_order(order_);
+    auto lane = lane_for(form);
+    if (!lane) return lane.status();
+    call->lane = *lane;
   }
-  Status status = enqueue(geometry, last_number_ - slices + 1, stream);
-  if (!status.ok()) {
-    status = Status(
-        status.code(),
-        fmt::format("{} on a stream of {}: {}", name_of(collective_of(form)), device_->describe(), status.text()),
-        member_->rank());
-    auto held = engine.lock();
-    engine.fail(*member_, status);
-    engine.nudge();
-    return Work(all);
-  }
-  return Work(all);
+  lay_out(*call);
+  call->passage.rows = call->rows.data();
+  auto held = member_->engine()->lock();
+  call->all = member_->stand_in();
+  return call;
 }
 
-// What is on the stream knows this object and its slots, so the stream keeps it until it has passed, also behind a failure.
-Status Relay::enqueue(const Geometry& g, std::uint32_t first, StreamHandle stream) {
-  auto keep = std::make_unique<std::shared_ptr<Relay>>(shared_from_this());
-  const Status status = enqueue_slices(g, first, stream);
+// Under the engine's lock.
+Status Relay::number(Call& call) {
+  if (call.lane) {
+    auto reserved = member_->hold(call.form, call.passage.slices);
+    if (!reserved) return reserved.status();
+    call.held = *reserved;
+    Lane& lane = *call.lane;
+    call.passage.first = lane.last + 1;
+    lane.last += call.passage.slices;
+    call.passage.slots = lane.slots;
+    call.passage.slot_bytes = lane.slot_bytes;
+    call.passage.arrived = lane.arrived;
+    call.passage.done = lane.done;
+    call.passage.remarks = lane.remarks;
+  }
+  member_->engine()->track(call.all);
+  return {};
+}
+
+void Relay::launch(Calls calls) {
+  Engine& engine = *member_->engine();
+  std::lock_guard in_order(order_);
+  std::vector<std::shared_ptr<Call>> taken;
+  {
+    auto held = engine.lock();
+    for (const auto& call : calls) {
+      if (Status status = number(*call); !status.ok()) {
+        engine.complete(*call->all, status);
+        continue;
+      }
+      if (call->lane) call->lane->calls.push_back(call);
+      unfinished_.push_back(call->all);
+      taken.push_back(call);
+    }
+  }
+  const Status status = taken.empty() ? Status() : enqueue(taken);
+  if (status.ok()) return engine.run_callbacks();
+  const Status cause(status.code(),
+                     fmt::format("{} on a stream of {}: {}", name_of(collective_of(taken[0]->form)),
+                                 device_->describe(), status.text()),
+                     member_->rank());
+  {
+    auto held = engine.lock();
+    engine.fail(*member_, cause);
+    engine.nudge();
+  }
+  engine.run_callbacks();
+}
+
+// --- on the stream ---
+
+// What is on a stream knows this object, its slots and a manifest, so the stream keeps them until it has passed, also behind
+// a failure.
+Status Relay::enqueue(Calls calls) {
+  const StreamHandle stream = calls[0]->stream;
+  auto keep = std::make_unique<Keep>(Keep{shared_from_this(), std::uint32_t(calls.size())});
+  const bool alone = calls.size() == 1 && calls[0]->lane;
+  const Status status = alone ? enqueue_alone(*calls[0], *keep) : enqueue_group(calls, *keep);
   const Status kept = device_->call(stream, status.ok() ? &passed : &let_go, keep.get());
   (void)keep.release();  // the stream's; where it does not even take that, for ever
   if (!status.ok() || !kept.ok()) return status.ok() ? kept : status;
   any_ = true;
   last_stream_ = stream;
-  return device_->record(stream, last_);
-}
-
-Status Relay::enqueue_slices(const Geometry& g, std::uint32_t first, StreamHandle stream) {
-  if (any_ && stream != last_stream_)
-    if (Status s = device_->wait(stream, last_); !s.ok()) return s;
-  const std::size_t slices = g.slices();
-  for (std::size_t k = 0; k < slices + kSlots; ++k) {
-    if (k >= kSlots && k - kSlots < slices) {
-      const auto number = std::uint32_t(first + k - kSlots);
-      if (Status s = enqueue_out(g, k - kSlots, slot(number), number, stream); !s.ok()) return s;
-    }
-    if (k < slices)
-      if (Status s = enqueue_in(g, k, slot(std::uint32_t(first + k)), stream); !s.ok()) return s;
+  if (Status s = device_->record(stream, last_); !s.ok()) return s;
+  std::vector<StreamHandle> seen{stream};
+  for (const auto& call : calls) {
+    if (std::find(seen.begin(), seen.end(), call->stream) != seen.end()) continue;
+    seen.push_back(call->stream);
+    if (Status s = device_->wait(call->stream, last_); !s.ok()) return s;
   }
   return {};
 }
 
-Status Relay::enqueue_in(const Geometry& g, std::size_t slice, std::byte* at, StreamHandle stream) {
-  const std::size_t bytes = g.elements(slice) * g.element;
-  if (g.in && bytes) {
-    const Rows rows{bytes, g.in, bytes, g.count * g.element};
-    if (Status s = device_->copy(stream, at + g.in_at * bytes, g.input + slice * g.each * g.element, rows); !s.ok())
-      return s;
+Status Relay::enqueue_alone(const Call& call, Keep&) {
+  if (any_ && call.stream != last_stream_)
+    if (Status s = device_->wait(call.stream, last_); !s.ok()) return s;
+  const std::uint32_t slices = call.passage.slices;
+  for (std::uint32_t k = 0; k < slices + kSlots; ++k) {
+    if (k >= kSlots && k - kSlots < slices)
+      if (Status s = enqueue_out(call, k - kSlots); !s.ok()) return s;
+    if (k < slices)
+      if (Status s = enqueue_in(call, k); !s.ok()) return s;
   }
-  return device_->call(stream, &arrived, this);
+  return {};
 }
 
-Status Relay::enqueue_out(const Geometry& g, std::size_t slice, std::byte* at, std::uint32_t number,
-                          StreamHandle stream) {
-  if (Status s = device_->await(stream, done_, number); !s.ok()) return s;
-  const std::size_t bytes = g.elements(slice) * g.element;
-  if (!g.out || !bytes) return {};
-  return device_->copy(stream, g.output + slice * g.each * g.element, at + g.out_at * bytes,
-                       {bytes, g.out, g.count * g.element, bytes});
+Status Relay::copy_rows(const Call& call, std::uint32_t slice, bool in) {
+  const Passage& p = call.passage;
+  const std::uint32_t begin = in ? p.in_begin : p.out_begin, end = in ? p.in_end : p.out_end;
+  std::byte* at = p.slot(slice) + p.offset(begin, slice);
+  const std::uint32_t together = call.uniform ? end - begin : 1;
+  for (std::uint32_t r = begin; r < end; r += together) {
+    const std::uint64_t bytes = p.bytes(r, slice), whole = p.rows[r].bytes, shift = p.rows[r].at + slice * p.each;
+    if (bytes == 0) continue;
+    const Status copied = in ? device_->copy(call.stream, at, p.input + shift, {bytes, together, bytes, whole})
+                             : device_->copy(call.stream, p.output + shift, at, {bytes, together, whole, bytes});
+    if (!copied.ok()) return copied;
+    at += bytes * together;
+  }
+  return {};
+}
+
+Status Relay::enqueue_in(const Call& call, std::uint32_t slice) {
+  const Passage& p = call.passage;
+  if (p.remark)
+    if (Status s = device_->copy(call.stream, p.remark_of(slice), p.remark, {p.remark_bytes}); !s.ok()) return s;
+  if (Status s = copy_rows(call, slice, true); !s.ok()) return s;
+  return device_->call(call.stream, &arrived, call.lane);
+}
+
+Status Relay::enqueue_out(const Call& call, std::uint32_t slice) {
+  if (Status s = device_->await(call.stream, call.passage.done, call.passage.first + slice); !s.ok()) return s;
+  return copy_rows(call, slice, false);
+}
+
+Status Relay::enqueue_group(Calls calls, Keep& keep) {
+  const StreamHandle stream = calls[0]->stream;
+  if (any_ && stream != last_stream_)
+    if (Status s = device_->wait(stream, last_); !s.ok()) return s;
+  std::vector<StreamHandle> seen{stream};
+  for (const auto& call : calls) {
+    if (std::find(seen.begin(), seen.end(), call->stream) != seen.end()) continue;
+    seen.push_back(call->stream);
+    if (Status s = device_->record(call->stream, joining_); !s.ok()) return s;
+    if (Status s = device_->wait(stream, joining_); !s.ok()) return s;
+  }
+  if (Status s = copy_to_self(calls, stream); !s.ok()) return s;
+  if (std::none_of(calls.begin(), calls.end(), [](const auto& call) { return call->lane; })) return {};
+  const auto carriage = write_manifest(calls, keep);
+  if (!carriage) return carriage.status();
+  if (Status s = device_->call(stream, &entered, this); !s.ok()) return s;
+  return device_->carry(stream, *carriage);
+}
+
+// The k-th send to oneself meets the k-th receive; Member has seen to it that there are as many.
+Status Relay::copy_to_self(Calls calls, StreamHandle stream) {
+  std::deque<const Call*> waiting;
+  for (const auto& call : calls) {
+    if (call->lane) continue;
+    if (waiting.empty() || sends(waiting.front()->form) == sends(call->form)) {
+      waiting.push_back(call.get());
+      continue;
+    }
+    const Call& other = *waiting.front();
+    waiting.pop_front();
+    const Passage &from = sends(call->form) ? call->passage : other.passage, &to = sends(call->form) ? other.passage : call->passage;
+    const std::uint64_t bytes = from.rows[0].bytes;
+    if (bytes == 0 || from.input == to.output) continue;
+    if (Status s = device_->copy(stream, to.output, from.input, {bytes}); !s.ok()) return s;
+  }
+  return {};
+}
+
+Result<Carriage> Relay::write_manifest(Calls calls, Keep& keep) {
+  std::map<const Lane*, std::vector<const Call*>> lanes;
+  std::size_t rows = 0, passages = 0;
+  for (const auto& call : calls) {
+    if (!call->lane) continue;
+    lanes[call->lane].push_back(call.get());
+    rows += call->rows.size();
+    ++passages;
+  }
+  static_assert(sizeof(Passage) % alignof(Row) == 0);
+  const std::size_t rows_at = passages * sizeof(Passage), lanes_at = rows_at + rows * sizeof(Row);
+  auto taken = manifest(lanes_at + (lanes.size() + 1) * sizeof(std::uint32_t));
+  if (!taken) return taken.status();
+  keep.manifest = *taken;
+  auto* passage = reinterpret_cast<Passage*>((*taken)->memory);
+  auto* row = reinterpret_cast<Row*>((*taken)->memory + rows_at);
+  auto* border = reinterpret_cast<std::uint32_t*>((*taken)->memory + lanes_at);
+  const Carriage carriage{passage, border, std::uint32_t(lanes.size())};
+  for (const auto& [lane, of_lane] : lanes) {
+    *border++ = std::uint32_t(passage - carriage.passages);
+    for (const Call* call : of_lane) {
+      *passage = call->passage;
+      passage++->rows = row;
+      row = std::copy(call->rows.begin(), call->rows.end(), row);
+    }
+  }
+  *border = std::uint32_t(passages);
+  return carriage;
+}
+
+Result<Relay::Manifest*> Relay::manifest(std::size_t bytes) {
+  for (const auto& manifest : manifests_)
+    if (manifest->bytes >= bytes && !manifest->in_use.exchange(true, std::memory_order_acquire)) return manifest.get();
+  constexpr std::size_t kLeast = 16 << 10;
+  bytes = std::max(bytes * 2, kLeast);
+  auto memory = device_->allocate_pinned(bytes);
+  if (!memory) return memory.status();
+  manifests_.push_back(std::make_unique<Manifest>(*memory, bytes));
+  return manifests_.back().get();
 }
 
 // --- what the streams say ---
 
-void Relay::arrived(void* self) {
+void Relay::arrived(void* lane) {
+  Lane& of = *static_cast<Lane*>(lane);
+  std::atomic_ref(*of.arrived).fetch_add(1, std::memory_order_release);
+  of.relay->alarm();
+}
+
+void Relay::entered(void* self) {
   Relay& relay = *static_cast<Relay*>(self);
-  relay.arrived_.fetch_add(1, std::memory_order_release);
+  relay.entered_.fetch_add(1);
   relay.alarm();
 }
 
 void Relay::passed(void* keeps) {
-  const std::unique_ptr<std::shared_ptr<Relay>> relay(static_cast<std::shared_ptr<Relay>*>(keeps));
-  (*relay)->passed_.fetch_add(1, std::memory_order_release);
-  (*relay)->alarm();
+  const std::unique_ptr<Keep> keep(static_cast<Keep*>(keeps));
+  Relay& relay = *keep->relay;
+  if (keep->manifest) {
+    keep->manifest->in_use.store(false, std::memory_order_release);
+    relay.left_.fetch_add(1);
+  }
+  relay.passed_.fetch_add(keep->calls, std::memory_order_release);
+  relay.alarm();
 }
 
-void Relay::let_go(void* keeps) { delete static_cast<std::shared_ptr<Relay>*>(keeps); }
+void Relay::let_go(void* keeps) { delete static_cast<Keep*>(keeps); }
 
 void Relay::alarm() {
   std::lock_guard held(alarm_);
@@ -224,46 +437,61 @@ void Relay::detach() {
 
 void Relay::give_up() {
   given_up_ = true;
-  set_done(last_number_);
-  running_.clear();
-  calls_.clear();
+  unfinished_.clear();
+  for (const auto& [key, lane] : lanes_) {
+    std::atomic_ref(*lane->done).store(lane->last, std::memory_order_release);
+    lane->running.clear();
+    lane->calls.clear();
+  }
 }
 
 // --- progress ---
 
-Status Relay::begin_next() {
-  while (calls_[begin_].begun == calls_[begin_].geometry.slices()) ++begin_;
-  Call& call = calls_[begin_];
-  const std::size_t slice = call.begun++;
-  ++begun_;
+Status Relay::begin_next(Lane& lane) {
+  Call& call = *lane.calls.front();
+  const std::uint32_t slice = call.begun;
+  ++lane.begun;
   auto prepared = prepare(slice_of(call, slice), member_->self());
   if (!prepared) return prepared.status();
-  auto operation = member_->begin_held(call.form, std::move(*prepared), call.held + std::uint32_t(slice));
-  if (!operation) return operation.status();
-  running_.push_back({call.first + std::uint32_t(slice), std::move(*operation)});
+  try {
+    auto operation = member_->begin_held(call.form, std::move(*prepared), call.held + slice);
+    if (!operation) return operation.status();
+    lane.running.push_back({call.passage.first + slice, std::move(*operation)});
+  } catch (const NoMemory& why) {
+    return Status(Code::out_of_resources, fmt::format("no memory for {} bytes ({})", why.bytes, why.what_for), member_->rank());
+  }
+  if (++call.begun == call.passage.slices) lane.calls.pop_front();
   return {};
+}
+
+bool Relay::advance(Lane& lane) {
+  bool any = false;
+  while (lane.begun != std::atomic_ref(*lane.arrived).load(std::memory_order_acquire)) {
+    any = true;
+    if (Status status = begin_next(lane); !status.ok()) member_->engine()->fail(*member_, status);
+    if (!member_->broken().ok()) return give_up(), true;
+  }
+  for (; !lane.running.empty() && lane.running.front().operation->complete(); any = true) {
+    if (!lane.running.front().operation->status().ok()) return any;  // its verdict is everybody's, and on its way
+    std::atomic_ref(*lane.done).store(lane.running.front().number, std::memory_order_release);
+    lane.running.pop_front();
+  }
+  return any;
 }
 
 bool Relay::advance() {
   if (given_up_) return false;
   if (!member_->broken().ok()) return give_up(), true;
-  bool any = false;
   const std::uint32_t passed = passed_.load(std::memory_order_acquire);  // before: what has passed has arrived
-  while (begun_ != arrived_.load(std::memory_order_acquire)) {
-    any = true;
-    if (Status status = begin_next(); !status.ok()) member_->engine()->fail(*member_, status);
-    if (!member_->broken().ok()) return give_up(), true;
-  }
-  for (; !running_.empty() && running_.front().operation->complete(); any = true) {
-    if (!running_.front().operation->status().ok()) return any;  // its verdict is everybody's, and on its way
-    set_done(running_.front().number);
-    running_.pop_front();
+  bool any = false;
+  for (const auto& [key, lane] : lanes_) {
+    any |= advance(*lane);
+    if (given_up_) return true;
   }
   for (; ended_ != passed; any = true) {
-    TUTTI_CHECK(!calls_.empty());
-    const auto all = std::move(calls_.front().all);
-    calls_.pop_front();
-    if (begin_ > 0) --begin_;
+    TUTTI_CHECK(!unfinished_.empty());
+    const auto all = std::move(unfinished_.front());
+    unfinished_.pop_front();
     ++ended_;
     member_->engine()->complete(*all, {});
   }

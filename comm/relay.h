@@ -1,20 +1,27 @@
 #pragma once
 // Relay: carries operations between the streams of a GPU and the collectives of host memory. A call becomes slices;
 // each is copied by the stream into a slot of pinned memory, run there in place as an ordinary operation of its member,
-// and copied out by the stream. All is enqueued when the call is made: the host waits for nothing, and after the first
-// call takes no memory of the device's, no pinned memory and no events. It knows no wires and no algorithms.
+// and copied out by the stream. All is enqueued when the call is made: the host waits for nothing, and once a lane has been
+// used takes no memory of the device's, no pinned memory and no events for it. It knows no wires and no algorithms.
 //
-// On the stream, with W slots:   in 1, .. in W, [out 1, in W+1], ..  where
+// A call alone is put on its stream as   in 1, .. in W, [out 1, in W+1], ..  where
 //   in k:  copy to the slot, then a call that says "k has arrived"
 //   out k: wait until the word `done` has reached k, copy from the slot
 // so the stream's own order guards the slots. Calls on another stream than the one before wait for its end by an event.
+//
+// The calls of a group must not wait for each other: a send may be what the peer waits for before it receives another. So
+// they go by one kernel (Device::carry), on the stream of the first, and each on its lane: collectives have one, sends to
+// and receives from each rank one each. Slots and numbers are a lane's.
 #include <tutti/communicator.h>
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <variant>
+#include <vector>
 
 #include "comm/arguments.h"
 #include "comm/operation.h"
@@ -25,87 +32,123 @@ namespace tutti::comm {
 class Engine;
 class Member;
 
-using Form =
-    std::variant<AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, Gather, Scatter, AllToAll, Send, Recv>;
+using Form = std::variant<AllReduce, ReduceScatter, AllGather, Broadcast, Reduce, Gather, Scatter, AllToAll, AllGatherV,
+                          ReduceScatterV, Barrier, Send, Recv>;
 Collective collective_of(const Form& form);
 Result<Prepared> prepare(const Form& form, Rank self);
+int peer_of(const Form& form);  // of a send or receive; else -1
 
 class Relay : public std::enable_shared_from_this<Relay> {
+  struct Lane;
+
  public:
-  static constexpr std::size_t kSlots = 4, kSlotBytes = 2 << 20;
+  static constexpr std::size_t kSlots = Passage::kSlots, kSlotBytes = 2 << 20;
+  static constexpr std::size_t kPairSlotBytes = 512 << 10;  // of sends and receives: there may be many lanes of them
+
+  struct Call {
+    Form form;
+    StreamHandle stream = nullptr;
+    Lane* lane = nullptr;  // null: to this rank itself
+    std::vector<Row> rows;
+    bool uniform = true;    // rows of one size, one behind another
+    std::size_t element = 1;
+    Passage passage;
+    std::uint32_t held = 0;  // number of the first slice's operation
+    std::uint32_t begun = 0;
+    std::shared_ptr<Operation> all;  // what the user holds
+  };
+
   // out_of_resources.
   static Result<std::shared_ptr<Relay>> make(std::shared_ptr<Device> device, Member& member);
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // Without the engine's lock. `form` has been checked.
-  Work start(const Form& form, StreamHandle stream);
+  // Without the engine's lock. A call that has been checked, made ready; then those of a group, or one, are numbered and
+  // put on their streams. What fails then shows in their operations.
+  Result<std::shared_ptr<Call>> book(const Form& form, StreamHandle stream);
+  void launch(std::span<const std::shared_ptr<Call>> calls);
 
   // For the engine, under its lock.
   bool advance();  // begins what has arrived, lets go what is done; whether there was anything
   void give_up();  // streams that wait go on; nothing begins any more
   void detach();   // the engine ends
   const Member& member() const { return *member_; }
-  std::size_t memory_bytes() const { return kSlots * kSlotBytes; }
+  std::size_t memory_bytes() const { return memory_bytes_; }
+  // A kernel is at work that rings no bell: look often.
+  bool wants_looks() const { return !given_up_ && entered_.load() != left_.load(); }
 
  private:
-  struct Geometry {  // of one slice, in rows of `each` elements
-    std::size_t rows = 1, element = 1, count = 0, each = 0;
-    std::size_t in = 0, in_at = 0, out = 0,
-                out_at = 0;  // rows that go in and come out, and where in the slot they begin
-    const std::byte* input = nullptr;
-    std::byte* output = nullptr;
-    std::size_t slices() const { return count == 0 ? 1 : (count + each - 1) / each; }
-    std::size_t elements(std::size_t slice) const { return std::min(each, count - slice * each); }
-  };
-  struct Call {
-    Form form;
-    Geometry geometry;
-    std::uint32_t first = 0;  // number of its first slice
-    std::uint32_t held = 0;   // and of the operation that this is
-    std::size_t begun = 0;
-    std::shared_ptr<Operation> all;  // what the user holds
-  };
   struct Running {
     std::uint32_t number;
     std::shared_ptr<Operation> operation;
   };
+  struct Lane {
+    Relay* relay;
+    std::byte* slots = nullptr;  // pinned; behind them the words
+    std::size_t slot_bytes = 0;
+    std::uint32_t *arrived = nullptr, *done = nullptr;
+    std::byte* remarks = nullptr;
+    // Under the engine's lock.
+    std::uint32_t last = 0, begun = 0;         // slices given numbers, begun
+    std::deque<std::shared_ptr<Call>> calls;   // that have slices to begin
+    std::deque<Running> running;               // in the order of their numbers
+  };
+  struct Manifest {  // of a group, for the kernel; used again when that has ended
+    Manifest(std::byte* at, std::size_t size) : memory(at), bytes(size) {}
+    std::byte* const memory;
+    const std::size_t bytes;
+    std::atomic<bool> in_use{true};
+  };
+  struct Keep {  // what a stream holds until it has passed
+    std::shared_ptr<Relay> relay;
+    std::uint32_t calls = 0;
+    Manifest* manifest = nullptr;
+  };
+  using Calls = std::span<const std::shared_ptr<Call>>;
 
   Relay(std::shared_ptr<Device> device, Member& member) : device_(std::move(device)), member_(&member) {}
-  Geometry geometry_of(const Form& form) const;
-  Form slice_of(const Call& call, std::size_t slice) const;
-  std::byte* slot(std::uint32_t number) const { return slots_ + number % kSlots * kSlotBytes; }
-  Status begin_next();
-  Status enqueue(const Geometry& geometry, std::uint32_t first, StreamHandle stream);
-  Status enqueue_slices(const Geometry& geometry, std::uint32_t first, StreamHandle stream);
-  Status enqueue_in(const Geometry& geometry, std::size_t slice, std::byte* at, StreamHandle stream);
-  Status enqueue_out(const Geometry& geometry, std::size_t slice, std::byte* at, std::uint32_t number,
-                     StreamHandle stream);
-  static void arrived(void* self);
+  Result<Lane*> lane_for(const Form& form);
+  void lay_out(Call& call) const;
+  Form slice_of(const Call& call, std::uint32_t slice) const;
+  Status number(Call& call);
+  Status begin_next(Lane& lane);
+  bool advance(Lane& lane);
+
+  Status enqueue(Calls calls);
+  Status enqueue_alone(const Call& call, Keep& keep);
+  Status enqueue_in(const Call& call, std::uint32_t slice);
+  Status enqueue_out(const Call& call, std::uint32_t slice);
+  Status enqueue_group(Calls calls, Keep& keep);
+  Status copy_rows(const Call& call, std::uint32_t slice, bool in);
+  Status copy_to_self(Calls calls, StreamHandle stream);
+  Result<Carriage> write_manifest(Calls calls, Keep& keep);
+  Result<Manifest*> manifest(std::size_t bytes);
+
+  static void arrived(void* lane);
+  static void entered(void* self);
   static void passed(void* keeps);
   static void let_go(void* keeps);
   void alarm();
-  void set_done(std::uint32_t number) { std::atomic_ref(*done_).store(number, std::memory_order_release); }
 
   std::shared_ptr<Device> device_;
   Member* member_;
-  std::byte* slots_ = nullptr;     // pinned; behind them the word
-  std::uint32_t* done_ = nullptr;  // slices up to this one are done
   std::mutex order_;               // of calls and what they enqueue
   EventHandle last_ = nullptr;     // the end of the last call
+  EventHandle joining_ = nullptr;  // where other streams of a group are
   StreamHandle last_stream_ = nullptr;
   bool any_ = false;
+  std::vector<std::unique_ptr<Manifest>> manifests_;
 
   // Under the engine's lock.
-  std::deque<Call> calls_;  // not passed yet; those from begin_ on have slices to begin
-  std::size_t begin_ = 0;
-  std::deque<Running> running_;                            // in the order of their numbers
-  std::uint32_t last_number_ = 0, begun_ = 0, ended_ = 0;  // slices given numbers, begun; calls ended
-  bool given_up_ = false;
+  std::map<int, std::unique_ptr<Lane>> lanes_;  // -1: collectives; 2 * peer: sends; 2 * peer + 1: receives
+  std::deque<std::shared_ptr<Operation>> unfinished_;  // what the user holds, in the order in which streams pass
+  std::size_t memory_bytes_ = 0;
+  std::uint32_t ended_ = 0;  // of those
+  std::atomic<bool> given_up_{false};
 
   // Written by the device's thread.
-  std::atomic<std::uint32_t> arrived_{0}, passed_{0};
+  std::atomic<std::uint32_t> passed_{0}, entered_{0}, left_{0};
   std::mutex alarm_;
   Engine* engine_ = nullptr;
 };

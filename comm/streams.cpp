@@ -19,14 +19,19 @@ std::uint32_t Member::started() const {
   return first == window_.end() ? next_sequence_ : first_sequence_ + std::uint32_t(first - window_.begin());
 }
 
-Result<std::shared_ptr<Relay>> Member::relay() {
+Result<Device*> Member::device() {
   std::lock_guard alone(relay_mutex_);
-  if (relay_) return relay_;
   if (!device_) {
     auto device = kernels::cuda::open_device();
     if (!device) return device.status();
     device_ = std::move(*device);
   }
+  return device_.get();
+}
+
+Result<std::shared_ptr<Relay>> Member::relay() {
+  std::lock_guard alone(relay_mutex_);
+  if (relay_) return relay_;
   auto relay = Relay::make(device_, *this);
   if (!relay) return relay.status();
   auto held = engine_->lock();
@@ -34,7 +39,10 @@ Result<std::shared_ptr<Relay>> Member::relay() {
     (*relay)->detach();
     return Status(Code::invalid_state, "the communicator was destroyed");
   }
-  engine_->add_relay(*relay);
+  if (Status added = engine_->add_relay(*relay); !added.ok()) {
+    (*relay)->detach();
+    return added;
+  }
   relay_ = *relay;
   return relay;
 }
@@ -44,33 +52,104 @@ Work Member::start_on(StreamHandle stream, const Form& form) {
     return refuse(Status(code, fmt::format("{} on a stream: {}", name_of(collective_of(form)), why)));
   };
   if (const auto checked = prepare(form, {rank_, rank_count()}); !checked) return refuse(checked.status());
-  const auto carrier = relay();
-  if (!carrier) return refused(carrier.status().code(), carrier.status().text());
-  const auto capturing = device_->capturing(stream);
+  const auto gpu = device();
+  if (!gpu) return refused(gpu.status().code(), gpu.status().text());
+  const auto capturing = (*gpu)->capturing(stream);
   if (!capturing) return refused(capturing.status().code(), capturing.status().text());
   if (*capturing)
     return refused(Code::unsupported,
                    "the stream is being captured into a graph, and the host takes part in the operation each time: "
                    "call it outside of the capture");
+  const auto carrier = relay();  // not before: a capture bears no allocation
+  if (!carrier) return refused(carrier.status().code(), carrier.status().text());
+  auto call = (*carrier)->book(form, stream);
+  if (!call) return refused(call.status().code(), call.status().text());
   {
     auto held = engine_->lock();
-    for (const Group& group : groups_)
-      if (group.owner == std::this_thread::get_id()) {
-        held.unlock();
-        return refused(Code::unsupported,
-                       "operations on a stream cannot be grouped: call them between begin_group and end_group without "
-                       "a stream, or one by one");
-      }
+    if (Group* const group = group_of_this_thread()) {
+      group->on_streams.push_back(*call);
+      return Work((*call)->all);
+    }
   }
-  return (*carrier)->start(form, stream);
+  launch({*call});
+  return Work((*call)->all);
+}
+
+// Ranks that have others' counts agree on no number of slices; pairs do.
+Work Member::start_on(StreamHandle stream, const AllToAllV& call) {
+  if (const auto checked = prepare(call, {rank_, rank_count()}); !checked) return refuse(checked.status());
+  const std::size_t element = size_of(call.type), ranks = std::size_t(rank_count());
+  std::vector<std::size_t> in = call.send_offsets, out = call.recv_offsets;
+  for (std::size_t r = 0, from = 0, to = 0; r < ranks; from += call.send_counts[r], to += call.recv_counts[r], ++r) {
+    if (call.send_offsets.empty()) in.push_back(from);
+    if (call.recv_offsets.empty()) out.push_back(to);
+  }
+  begin_group();
+  const auto booked = [this] {
+    auto held = engine_->lock();
+    return group_of_this_thread()->on_streams;
+  };
+  const std::size_t before = booked().size();
+  for (std::size_t k = 0; k < ranks; ++k) {
+    const std::size_t to = (std::size_t(rank_) + k) % ranks, from = (std::size_t(rank_) + ranks - k) % ranks;
+    if (call.send_counts[to])
+      (void)start_on(stream, Send{static_cast<const std::byte*>(call.input) + in[to] * element, call.send_counts[to],
+                                  call.type, int(to)});
+    if (call.recv_counts[from])
+      (void)start_on(stream, Recv{static_cast<std::byte*>(call.output) + out[from] * element, call.recv_counts[from],
+                                  call.type, int(from)});
+  }
+  std::vector<std::shared_ptr<Operation>> parts;
+  const auto all = booked();
+  for (std::size_t i = before; i < all.size(); ++i) parts.push_back(all[i]->all);
+  Status refused;
+  {
+    auto held = engine_->lock();
+    refused = group_of_this_thread()->refused;
+  }
+  (void)end_group();  // of the user's group it may be a part
+  return joined(parts, refused);
+}
+
+// What a rank sends to itself on a stream it receives in the same group: nothing else could be ordered.
+void Member::launch(std::vector<std::shared_ptr<Relay::Call>> calls) {
+  const auto to_self = [this](const auto& call) { return peer_of(call->form) == rank_; };
+  std::vector<std::shared_ptr<Relay::Call>> sends, receives;
+  for (const auto& call : calls)
+    if (to_self(call)) (std::holds_alternative<Send>(call->form) ? sends : receives).push_back(call);
+  Status wrong;
+  if (sends.size() != receives.size())
+    wrong = Status(Code::unsupported,
+                   fmt::format("send or recv on a stream with this rank itself: {} sends and {} receives in the group, wanted as many",
+                               sends.size(), receives.size()), rank_);
+  for (std::size_t i = 0; i < sends.size() && wrong.ok(); ++i) {
+    const auto& from = std::get<Send>(sends[i]->form);
+    const auto& to = std::get<Recv>(receives[i]->form);
+    if (from.count != to.count || from.type != to.type)
+      wrong = Status(Code::mismatch, fmt::format("rank {} sends itself {}[{}] but receives {}[{}]", rank_, name_of(from.type), from.count,
+                                                 name_of(to.type), to.count), rank_);
+  }
+  std::shared_ptr<Relay> relay;
+  {
+    std::lock_guard alone(relay_mutex_);
+    relay = relay_;
+  }
+  auto held = engine_->lock();
+  if (!wrong.ok())
+    for (const auto& call : calls)
+      if (to_self(call)) engine_->complete(*call->all, wrong);
+  if (!relay)
+    for (const auto& call : calls) engine_->complete(*call->all, Status(Code::invalid_state, "the communicator was destroyed"));
+  held.unlock();
+  std::erase_if(calls, [](const auto& call) { return call->all->complete(); });
+  engine_->run_callbacks();
+  if (relay && !calls.empty()) relay->launch(calls);
 }
 
 Result<std::uint32_t> Member::hold(const Form& form, std::uint32_t count) {
   if (destroyed_) return Status(Code::invalid_state, "the communicator was destroyed");
   if (!broken_.ok()) return broken_;
   const auto pair_numbers = [&](int peer, bool receives) -> Result<std::uint32_t> {
-    if (peer == rank_)
-      return Status(Code::unsupported, "send or recv on a stream with this rank itself: copy on the stream instead");
     Pair& pair = pairs_[std::size_t(peer)];
     std::uint32_t& next = receives ? pair.receives : pair.sends;
     for (std::uint32_t i = 0; receives && i < count; ++i) pair.held.push_back(next + i);

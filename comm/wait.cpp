@@ -29,6 +29,7 @@ constexpr int kWary = 64;                          // waits that yield between t
 constexpr int kBriefLooks = 128;                   // 2 to 4 us: longer than a peer is late that had to make an operation of its last one
 constexpr microseconds kBriefYield{20};            // instead, where the core is given away between the looks
 constexpr milliseconds kNap{100};                  // longest sleep, so that deadlines are seen
+constexpr microseconds kGlance{50};                // while a kernel carries: what it says rings no bell
 constexpr milliseconds kTick{2};                   // of the progress thread while operations come and go
 constexpr int kTicks = 50;                         // without a start, until it dozes
 constexpr milliseconds kIdleTick{500};             // of the dozing one
@@ -181,6 +182,8 @@ bool Engine::prepare_sleep() {
 // Sleeps until something happens, or `limit` (negative: none) or kNap is over. The lock is let go meanwhile.
 void Engine::sleep(Lock& held, Nanoseconds limit) {
   Nanoseconds nap = limit >= Nanoseconds(0) ? std::min<Nanoseconds>(limit, kNap) : Nanoseconds(kNap);
+  if (std::any_of(relays_.begin(), relays_.end(), [](const auto& relay) { return relay->wants_looks(); }))
+    nap = std::min<Nanoseconds>(nap, kGlance);
   if (sleeping_) {
     ++queued_;
     turn_.wait_for(held, nap);

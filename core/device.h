@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "core/passage.h"
+
 namespace tutti {
 
 using StreamHandle = void*;  // a cudaStream_t; null: the default stream, which is a stream like others
@@ -52,6 +54,10 @@ class Device {
   virtual Result<EventHandle> make_event() = 0;
   virtual void release_event(EventHandle event) = 0;  // as release_pinned
 
+  // Whether the device can reach it: its own memory, or pinned or managed memory. Any address.
+  virtual bool reaches(const void* memory) = 0;
+  // Waits until all that was enqueued has run.
+  virtual Status synchronize(StreamHandle stream) = 0;
   // Whether what is enqueued goes into a graph instead of running.
   virtual Result<bool> capturing(StreamHandle stream) = 0;
   virtual Status record(StreamHandle stream, EventHandle event) = 0;
@@ -64,6 +70,8 @@ class Device {
   // The stream goes on once *word, which lies in pinned memory, has reached `value` (cyclically: int32(*word - value)
   // >= 0).
   virtual Status await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) = 0;
+  // All passages at once, until each is through; see core/passage.h. The host sees to the words meanwhile.
+  virtual Status carry(StreamHandle stream, const Carriage& carriage) = 0;
   virtual Status reduce(StreamHandle stream, const DeviceReduction& reduction) = 0;
   virtual Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
                       std::size_t count) = 0;

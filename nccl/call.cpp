@@ -21,6 +21,26 @@ bool has_root(Collective what) {
 }
 bool has_peer(Collective what) { return what == Collective::send || what == Collective::recv; }
 
+Work start(Communicator& c, const comm::Form& form) {
+  struct Starter {
+    Communicator& c;
+    Work operator()(const AllReduce& f) { return c.all_reduce(f); }
+    Work operator()(const ReduceScatter& f) { return c.reduce_scatter(f); }
+    Work operator()(const AllGather& f) { return c.all_gather(f); }
+    Work operator()(const Broadcast& f) { return c.broadcast(f); }
+    Work operator()(const Reduce& f) { return c.reduce(f); }
+    Work operator()(const Gather& f) { return c.gather(f); }
+    Work operator()(const Scatter& f) { return c.scatter(f); }
+    Work operator()(const AllToAll& f) { return c.all_to_all(f); }
+    Work operator()(const AllGatherV& f) { return c.all_gather_v(f); }
+    Work operator()(const ReduceScatterV& f) { return c.reduce_scatter_v(f); }
+    Work operator()(const comm::Barrier& f) { return c.barrier(f.stream); }
+    Work operator()(const Send& f) { return c.send(f); }
+    Work operator()(const Recv& f) { return c.recv(f); }
+  };
+  return std::visit(Starter{c}, form);
+}
+
 template <class Integer>
 Outcome whole(const void* scalar, double& factor) {
   Integer value;
@@ -91,30 +111,48 @@ Outcome check(const Call& call, ncclComm& comm) {
     return {ncclInvalidArgument, fmt::format("sendbuff is NULL, wanted {} elements", call.count)};
   if (call.count > 0 && writes && !call.output)
     return {ncclInvalidArgument, fmt::format("recvbuff is NULL, wanted room for {} elements", call.count)};
-  return {};
+  return outcome_of(comm::prepare(form_of(call), {own, ranks}).status());
 }
 
-Work start(Communicator& c, const Call& call) {
-  double factor = call.factor;
-  if (call.scalar)
-    if (Outcome read = read_scalar(call.scalar, call.scalar_type, factor); !read.ok())
-      return Work(Status(Code::invalid_argument, read.text));
-  switch (call.what) {
-    case Collective::all_reduce: return c.all_reduce({call.input, call.output, call.count, call.type, call.op, factor});
-    case Collective::reduce_scatter:
-      return c.reduce_scatter({call.input, call.output, call.count, call.type, call.op, factor});
-    case Collective::all_gather: return c.all_gather({call.input, call.output, call.count, call.type});
-    case Collective::broadcast: return c.broadcast({call.input, call.output, call.count, call.type, call.peer});
-    case Collective::reduce:
-      return c.reduce({call.input, call.output, call.count, call.type, call.op, call.peer, factor});
-    case Collective::gather: return c.gather({call.input, call.output, call.count, call.type, call.peer});
-    case Collective::scatter: return c.scatter({call.input, call.output, call.count, call.type, call.peer});
-    case Collective::all_to_all: return c.all_to_all({call.input, call.output, call.count, call.type});
-    case Collective::send: return c.send({call.input, call.count, call.type, call.peer});
-    case Collective::recv: return c.recv({call.output, call.count, call.type, call.peer});
-    case Collective::barrier: break;
+comm::Form form_of(const Call& c) {
+  const auto reduced = [&](auto form) {
+    form.op = c.op;
+    form.factor = c.factor;
+    if (c.stream.given) form.factor_on_device = c.scalar;
+    return form;
+  };
+  const auto rooted = [&](auto form) {
+    form.root = c.peer;
+    return form;
+  };
+  const auto form = [&](auto empty) {
+    if constexpr (requires { empty.input; }) empty.input = c.input;
+    if constexpr (requires { empty.output; }) empty.output = c.output;
+    empty.count = c.count;
+    empty.type = c.type;
+    empty.stream = c.stream;
+    return empty;
+  };
+  switch (c.what) {
+    case Collective::reduce_scatter: return reduced(form(ReduceScatter()));
+    case Collective::all_gather: return form(AllGather());
+    case Collective::broadcast: return rooted(form(Broadcast()));
+    case Collective::reduce: return rooted(reduced(form(Reduce())));
+    case Collective::gather: return rooted(form(Gather()));
+    case Collective::scatter: return rooted(form(Scatter()));
+    case Collective::all_to_all: return form(AllToAll());
+    case Collective::send:
+    case Collective::recv: break;
+    default: return reduced(form(AllReduce()));
   }
-  return c.barrier();
+  if (c.what == Collective::send) return Send{c.input, c.count, c.type, c.peer, c.stream};
+  return Recv{c.output, c.count, c.type, c.peer, c.stream};
+}
+
+Work start(ncclComm& comm, const Call& call) {
+  if (call.behind.given)
+    if (Status status = comm.gpu()->synchronize(call.behind.handle); !status.ok()) return Work(status);
+  return start(comm.communicator(), form_of(call));
 }
 
 }  // namespace tutti::nccl

@@ -16,8 +16,7 @@ ncclResult_t operate(const char* name, ncclComm_t handle, cudaStream_t stream, n
                            if (op)
                              if (Outcome known = to_op(*op, type, *comm, call); !known.ok()) return known;
                            if (Outcome good = check(call, *comm); !good.ok()) return good;
-                           if (Outcome served = check_place({call.input, call.output}, stream); !served.ok())
-                             return served;
+                           if (Outcome served = place(call, *comm, stream); !served.ok()) return served;
                            Task task;
                            task.name = name;
                            task.comm = comm;
@@ -124,10 +123,15 @@ ncclResult_t pncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTy
         if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate)
           return {ncclInvalidArgument,
                   fmt::format("residence is {}, wanted ncclScalarDevice or ncclScalarHostImmediate", int(residence))};
-        if (Outcome served = tutti::nccl::check_place({scalar}, nullptr); !served.ok()) return served;
+        if (Outcome served = tutti::nccl::check_place(scalar, *of); !served.ok()) return served;
         tutti::nccl::CustomReduction reduction{datatype};
-        if (Outcome read = tutti::nccl::read_scalar(scalar, datatype, reduction.factor); !read.ok()) return read;
         if (residence == ncclScalarDevice) reduction.scalar = scalar;
+        if (reduction.scalar && of->gpu() && of->gpu()->reaches(scalar)) {
+          tutti::DataType known;
+          if (Outcome type = tutti::nccl::to_type(datatype, known); !type.ok()) return type;
+        } else if (Outcome read = tutti::nccl::read_scalar(scalar, datatype, reduction.factor); !read.ok()) {
+          return read;
+        }
         *op = of->add(reduction);
         return {};
       }));

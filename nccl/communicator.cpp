@@ -6,6 +6,8 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "comm/member.h"
+
 using tutti::nccl::CustomReduction;
 using tutti::nccl::Outcome;
 
@@ -45,6 +47,27 @@ bool ncclComm::may_renew(bool broken) {
   return made_ && running_ == 0 && !aborted_ && (revoked_ || (broken && failure_.failed()));
 }
 
+// All ranks make the same descendants in the same order.
+ncclComm::Origin ncclComm::descend(const std::string& how) {
+  const std::lock_guard held(mutex_);
+  return {fmt::format("{}/{}:{}", origin_.family, ++descendants_, how), origin_.device, origin_.gpu};
+}
+
+// They pass in the order in which they were put there.
+void ncclComm::note(const tutti::Work& on_stream) {
+  const std::lock_guard held(mutex_);
+  last_on_stream_ = on_stream;
+}
+
+void ncclComm::wait_for_streams() {
+  tutti::Work last;
+  {
+    const std::lock_guard held(mutex_);
+    last = last_on_stream_;
+  }
+  (void)last.wait();
+}
+
 void ncclComm::begin_run() {
   const std::lock_guard held(mutex_);
   ++running_;
@@ -60,18 +83,20 @@ void ncclComm::wait_until_idle() {
   idle_.wait(held, [this] { return running_ == 0; });
 }
 
-// What was refused before anything was sent leaves it as it was, where the caller has been told.
+// What was refused before anything was sent leaves it as it was.
 void ncclComm::keep(Outcome& outcome) {
   if (outcome.failed() && !settings_.name.empty())
     outcome.text = fmt::format("communicator {}: {}", settings_.name, outcome.text);
   const std::lock_guard held(mutex_);
-  const bool harmless = made_ && blocking() && outcome.code == ncclInvalidArgument;
+  const bool harmless = made_ && outcome.code == ncclInvalidArgument;
   if (outcome.failed() && !harmless && !revoked_ && !failure_.failed()) failure_ = outcome;
 }
 
 Outcome ncclComm::made(tutti::Result<tutti::Communicator> result) {
   if (!result) return tutti::nccl::outcome_of(result.status());
   communicator_ = std::move(*result);
+  if (origin_.gpu)
+    if (const auto member = tutti::comm::Member::of(communicator_)) member->use_device(origin_.gpu);
   {
     const std::lock_guard held(mutex_);
     made_ = true;

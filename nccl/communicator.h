@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "core/device.h"
 #include "nccl/outcome.h"
 #include "nccl/settings.h"
 
@@ -29,12 +30,20 @@ struct CustomReduction {
 struct ncclComm {
  public:
   using Outcome = tutti::nccl::Outcome;
-  // `device`: -1 none.
-  ncclComm(tutti::nccl::CommSettings settings, int device) : settings_(std::move(settings)), device_(device) {}
+  // Which ranks belong together, on which GPU.
+  struct Origin {
+    std::string family;                     // the same for all ranks of a communicator, and of no other
+    int device = -1;                        // its number; -1 none
+    std::shared_ptr<tutti::Device> gpu;     // null: host memory
+  };
+  ncclComm(tutti::nccl::CommSettings settings, Origin origin) : settings_(std::move(settings)), origin_(std::move(origin)) {}
 
   const tutti::nccl::CommSettings& settings() const { return settings_; }
   bool blocking() const { return settings_.blocking; }
-  int device() const { return device_; }
+  const Origin& origin() const { return origin_; }
+  const std::shared_ptr<tutti::Device>& gpu() const { return origin_.gpu; }
+  // Of one that comes from it.
+  Origin descend(const std::string& how);
   tutti::Communicator& communicator() { return communicator_; }
 
   // Whether it may be used for operations, or for what leaves it as it is.
@@ -46,6 +55,10 @@ struct ncclComm {
   // Whether a new one may come from it though it cannot be used: it was revoked, or, where `broken` will do, has
   // failed.
   bool may_renew(bool broken);
+
+  // What is on streams; and waiting until they have passed it, however it ended.
+  void note(const tutti::Work& on_stream);
+  void wait_for_streams();
 
   // Of what goes on behind a call that has returned.
   void begin_run();
@@ -70,10 +83,12 @@ struct ncclComm {
 
  private:
   const tutti::nccl::CommSettings settings_;
-  const int device_;
+  const Origin origin_;
   tutti::Communicator communicator_, renewed_;
   std::mutex mutex_;
   std::condition_variable idle_;
+  tutti::Work last_on_stream_;
+  int descendants_ = 0;
   bool made_ = false, finalized_ = false, revoked_ = false, aborted_ = false;
   int running_ = 0;
   Outcome failure_;  // the first

@@ -7,10 +7,12 @@
 #include <cctype>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "core/config.h"
 #include "core/log.h"
 #include "nccl/api.h"
+#include "nccl/gpus.h"
 #include "nccl/place.h"
 
 namespace tutti::nccl {
@@ -67,13 +69,14 @@ Outcome check_rank(int rank, int rank_count) {
 }
 
 // One rank, which the others of `id` meet.
-Outcome add_rank(ncclComm_t* out, int rank_count, const ncclUniqueId& id, int rank, int device,
+Outcome add_rank(ncclComm_t* out, int rank_count, const ncclUniqueId& id, int rank, ncclComm::Origin origin,
                  const CommSettings& settings) {
   if (Outcome good = check_rank(rank, rank_count); !good.ok()) return good;
   introduce();
   Task task;
   task.name = "ncclCommInitRank";
-  task.comm = std::make_shared<ncclComm>(settings, device);
+  origin.family = std::string(id.internal, sizeof id);
+  task.comm = std::make_shared<ncclComm>(settings, std::move(origin));
   task.handle = out;
   task.make = [rank, rank_count, id] { return create(rank, rank_count, id); };
   *out = publish(task.comm);
@@ -86,7 +89,7 @@ Outcome init(ncclComm_t* out, int rank_count, const ncclUniqueId& id, int rank, 
   if (Outcome known = check_settings(); !known.ok()) return known;
   CommSettings settings;
   if (Outcome read = read_config(config, settings); !read.ok()) return read;
-  return add_rank(out, rank_count, id, rank, current_device(), settings);
+  return add_rank(out, rank_count, id, rank, {"", current_device(), open_gpu()}, settings);
 }
 
 // All ranks of a communicator in this process.
@@ -98,13 +101,18 @@ Outcome init_all(ncclComm_t* out, int rank_count, const int* devices) {
       return {ncclInvalidArgument, fmt::format("devlist[{}] is {}, wanted a device's number", r, devices[r])};
   std::fill(out, out + rank_count, nullptr);
   if (Outcome known = check_settings(); !known.ok()) return known;
+  const auto device = [&](int r) { return devices ? devices[r] : r; };
+  for (int r = 0; has_device() && r < rank_count; ++r)
+    if (device(r) >= device_count())
+      return {ncclInvalidArgument, fmt::format("rank {} is to be on device {}, and there are {}: devlist says on which, one of them "
+                                               "several times where that is wanted", r, device(r), device_count())};
   ncclUniqueId id;
   if (Outcome made = make_id(id); !made.ok()) return made;
   Group& group = Group::of_this_thread();
   group.start();
   Outcome first;
   for (int r = 0; r < rank_count && first.ok(); ++r)
-    first = add_rank(&out[r], rank_count, id, r, devices ? devices[r] : r, {});
+    first = add_rank(&out[r], rank_count, id, r, {"", device(r), open_gpu(device(r))}, {});
   if (!first.ok()) group.refuse(first);
   Outcome ended = group.end();
   return first.ok() ? ended : first;
@@ -128,7 +136,7 @@ Outcome split(const std::shared_ptr<ncclComm>& parent, int color, int key, ncclC
   if (Outcome read = read_config(config, settings); !read.ok()) return read;
   Task task;
   task.name = "ncclCommSplit";
-  task.comm = std::make_shared<ncclComm>(settings, parent->device());
+  task.comm = std::make_shared<ncclComm>(settings, parent->descend(fmt::format("{}", color)));
   task.parent = parent;
   task.make = [parent = parent.get(), color, key] { return parent->split(color, key); };
   if (color != NCCL_SPLIT_NOCOLOR) {
@@ -162,7 +170,7 @@ Outcome shrink(const std::shared_ptr<ncclComm>& parent, const int* excluded, int
   if (flags == NCCL_SHRINK_ABORT) parent->communicator().abort("ncclCommShrink with NCCL_SHRINK_ABORT");
   Task task;
   task.name = "ncclCommShrink";
-  task.comm = std::make_shared<ncclComm>(settings, parent->device());
+  task.comm = std::make_shared<ncclComm>(settings, parent->descend("shrink"));
   task.parent = parent;
   task.handle = out;
   task.make = [parent = parent.get(), without] {
@@ -246,17 +254,27 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int* excludeRanksList, int exclude
                          }));
 }
 
-// Operations are complete when they return, or when the state is no longer ncclInProgress: there is nothing to wait
-// for.
+// Operations on host memory are complete when they return, or when the state is no longer ncclInProgress; streams have to
+// pass the others.
 ncclResult_t pncclCommFinalize(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
-  return answer("ncclCommFinalize", with(comm, [](Shared of) { return of->finalize(); }));
+  return answer("ncclCommFinalize", with(comm, [](Shared of) -> Outcome {
+                  if (Outcome finalized = of->finalize(); !finalized.ok()) return finalized;
+                  if (of->blocking() || !of->gpu()) return of->wait_for_streams(), Outcome();
+                  of->begin_run();
+                  std::thread([of] {
+                    of->wait_for_streams();
+                    of->end_run();
+                  }).detach();
+                  return {ncclInProgress, ""};
+                }));
 }
 
 ncclResult_t pncclCommDestroy(ncclComm_t comm) {
   if (!comm) return ncclSuccess;
   return answer("ncclCommDestroy", with(comm, [&](Shared of) -> Outcome {
                   of->wait_until_idle();
+                  of->wait_for_streams();
                   tutti::nccl::withdraw(comm);
                   return {};
                 }));
@@ -291,7 +309,7 @@ ncclResult_t pncclCommUserRank(const ncclComm_t comm, int* rank) {
 }
 
 ncclResult_t pncclCommCuDevice(const ncclComm_t comm, int* device) {
-  return tutti::nccl::tell("ncclCommCuDevice", comm, device, [](ncclComm& of) { return of.device(); });
+  return tutti::nccl::tell("ncclCommCuDevice", comm, device, [](ncclComm& of) { return of.origin().device; });
 }
 
 TUTTI_NCCL_TWIN(ncclGetVersion);

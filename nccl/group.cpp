@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace tutti::nccl {
@@ -13,6 +14,9 @@ namespace {
 constexpr int kLooks = 256;  // at the operations of several communicators in turn, before one is waited for
 
 ncclComm& who_waits(const Task& task) { return task.parent ? *task.parent : *task.comm; }
+
+// A call that returns before it is carried out. What is on a stream is carried out there.
+bool runs_behind(const Task& task) { return !who_waits(task).blocking() && (task.make || !task.call.stream.given); }
 
 // A blocking creation that failed leaves no handle behind.
 void take_back(const Task& task) {
@@ -67,30 +71,37 @@ Outcome check_to_self(const std::vector<const Call*>& calls, int rank) {
 struct Started {
   ncclComm* comm;
   Work work;
+  bool on_stream;  // not waited for
 };
 
 void start_calls(ncclComm& comm, const std::vector<const Call*>& calls, std::vector<Started>& started) {
   Communicator& c = comm.communicator();
-  if (calls.size() == 1) return void(started.push_back({&comm, start(c, *calls[0])}));
-  c.begin_group();
-  for (const Call* call : calls) started.push_back({&comm, start(c, *call)});
-  started.push_back({&comm, c.end_group()});
+  const bool alone = calls.size() == 1;
+  if (!alone) c.begin_group();
+  for (const Call* call : calls) started.push_back({&comm, start(comm, *call), call->stream.given});
+  const bool streams = std::any_of(calls.begin(), calls.end(), [](const Call* call) { return call->stream.given; });
+  if (!alone) started.push_back({&comm, c.end_group(), streams});
+  if (streams) comm.note(started.back().work);
 }
 
 // Each of several engines would wait for the others' threads otherwise.
 void wait_for_all(std::vector<Started>& started) {
+  if (std::all_of(started.begin(), started.end(), [](const Started& s) { return s.on_stream; })) return;
   const bool one =
       std::all_of(started.begin(), started.end(), [&](const Started& s) { return s.comm == started[0].comm; });
   for (int look = 0; !one && look < kLooks; ++look) {
     bool all = true;
-    for (Started& s : started) all &= s.work.test();
+    for (Started& s : started) all &= s.on_stream || s.work.test();
     if (all) break;
   }
-  for (Started& s : started) (void)s.work.wait();
+  for (Started& s : started)
+    if (!s.on_stream) (void)s.work.wait();
 }
 
-Outcome operate(const std::vector<Task>& tasks) {
-  std::vector<std::pair<ncclComm*, std::vector<const Call*>>> by_comm;
+using ByComm = std::vector<std::pair<ncclComm*, std::vector<const Call*>>>;
+
+ByComm by_communicator(const std::vector<Task>& tasks) {
+  ByComm by_comm;
   for (const Task& task : tasks) {
     if (task.make) continue;
     const auto at =
@@ -100,17 +111,39 @@ Outcome operate(const std::vector<Task>& tasks) {
     else
       by_comm.push_back({task.comm.get(), {&task.call}});
   }
-  for (const auto& [comm, calls] : by_comm) {
-    Outcome matched = check_to_self(calls, comm->communicator().rank());
-    if (matched.ok()) continue;
-    if (!comm->blocking()) comm->keep(matched);
-    return matched;
-  }
+  return by_comm;
+}
+
+// Two ranks of a communicator whose calls are on one stream: one could only begin when the other has ended.
+Outcome check_streams(const ByComm& by_comm) {
+  std::map<std::tuple<const Device*, void*, std::string>, const ncclComm*> seen;
+  for (const auto& [comm, calls] : by_comm)
+    for (const Call* call : calls) {
+      if (!call->stream.given) continue;
+      const auto [at, fresh] = seen.try_emplace({comm->gpu().get(), call->stream.handle, comm->origin().family}, comm);
+      if (!fresh && at->second != comm)
+        return {ncclInvalidUsage,
+                fmt::format("two ranks of a communicator share the stream {}: ranks on one GPU need a stream each", call->stream.handle)};
+    }
+  return {};
+}
+
+// What can be said of a group before anything of it is started.
+Outcome check_calls(const std::vector<Task>& tasks) {
+  const ByComm by_comm = by_communicator(tasks);
+  for (const auto& [comm, calls] : by_comm)
+    if (Outcome matched = check_to_self(calls, comm->communicator().rank()); !matched.ok()) return matched;
+  return check_streams(by_comm);
+}
+
+// Of those that are not waited for: what has failed by now.
+Outcome operate(const std::vector<Task>& tasks) {
   std::vector<Started> started;
-  for (const auto& [comm, calls] : by_comm) start_calls(*comm, calls, started);
+  for (const auto& [comm, calls] : by_communicator(tasks)) start_calls(*comm, calls, started);
   wait_for_all(started);
   Outcome first;
-  for (const Started& s : started) {
+  for (Started& s : started) {
+    if (s.on_stream && !s.work.test()) continue;
     Outcome outcome = outcome_of(s.work.status());
     if (outcome.ok()) continue;
     s.comm->keep(outcome);
@@ -123,7 +156,10 @@ Outcome operate(const std::vector<Task>& tasks) {
 Outcome operate_alone(ncclComm& comm, const Call& call) {
   if (call.what == Collective::send || call.what == Collective::recv)
     if (Outcome matched = check_to_self({&call}, comm.communicator().rank()); !matched.ok()) return matched;
-  Outcome outcome = outcome_of(start(comm.communicator(), call).wait());
+  Work work = start(comm, call);
+  if (call.stream.given) comm.note(work);
+  if (call.stream.given && !work.test()) return {};
+  Outcome outcome = outcome_of(work.wait());
   comm.keep(outcome);
   return outcome;
 }
@@ -155,7 +191,7 @@ void Group::refuse(const Outcome& why) {
 
 Outcome Group::add(Task task) {
   if (!open()) {
-    if (!task.make && task.comm->blocking()) return operate_alone(*task.comm, task.call);
+    if (!task.make && !runs_behind(task)) return operate_alone(*task.comm, task.call);
     std::vector<Task> alone;
     alone.push_back(std::move(task));
     return carry_out(std::move(alone));
@@ -188,7 +224,11 @@ Outcome Group::end() {
 }
 
 Outcome Group::carry_out(std::vector<Task> tasks) {
-  if (who_waits(tasks[0]).blocking()) {
+  if (Outcome good = check_calls(tasks); !good.ok()) {
+    for (const Task& task : tasks) take_back(task);
+    return good;
+  }
+  if (std::none_of(tasks.begin(), tasks.end(), runs_behind)) {
     Outcome outcome = perform(tasks);
     if (!outcome.ok())
       for (const Task& task : tasks)

@@ -3,9 +3,10 @@
 #include <tutti/memory.h>
 
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "nccl/api.h"
+#include "nccl/gpus.h"
 #include "nccl/place.h"
 
 namespace tutti::nccl {
@@ -14,7 +15,7 @@ namespace {
 // What ncclMemAlloc gave; never destroyed: a program may free as it ends.
 struct Allocated {
   std::mutex mutex;
-  std::unordered_set<void*> blocks;
+  std::unordered_map<void*, std::shared_ptr<Device>> blocks;  // null: the host's
 };
 Allocated& allocated() {
   static Allocated& all = *new Allocated;
@@ -24,27 +25,37 @@ Allocated& allocated() {
 Outcome allocate_for(void** out, std::size_t bytes) {
   if (!out) return {ncclInvalidArgument, "ptr is NULL, wanted where to put the memory"};
   *out = nullptr;
-  if (has_device())
-    return {ncclInvalidUsage,
-            "GPU memory is wanted on a machine with a CUDA driver, and this library gives host memory: "
-            "TUTTI_NCCL_HOST=1 asks for that"};
   if (bytes == 0) return {};
-  auto memory = allocate(bytes);
-  if (!memory) return outcome_of(memory.status());
+  const auto gpu = open_gpu();
+  if (!gpu && has_device())
+    return {ncclInvalidUsage, fmt::format("GPU memory is wanted, and there is none: {} (TUTTI_NCCL_HOST=1 asks for host memory)", why_no_gpu())};
+  void* memory = nullptr;
+  const auto put = [&](const auto& given) {
+    if (given) memory = *given;
+    return given.status();
+  };
+  if (const Status status = gpu ? put(gpu->allocate(bytes)) : put(allocate(bytes)); !status.ok()) return outcome_of(status);
   const std::lock_guard held(allocated().mutex);
-  allocated().blocks.insert(*memory);
-  *out = *memory;
+  allocated().blocks.emplace(memory, gpu);
+  *out = memory;
   return {};
 }
 
 Outcome give_back(void* memory) {
   if (!memory) return {};
+  std::shared_ptr<Device> gpu;
   {
     const std::lock_guard held(allocated().mutex);
-    if (allocated().blocks.erase(memory) == 0)
+    const auto at = allocated().blocks.find(memory);
+    if (at == allocated().blocks.end())
       return {ncclInvalidArgument, fmt::format("{} was not given by ncclMemAlloc, or was freed", memory)};
+    gpu = std::move(at->second);
+    allocated().blocks.erase(at);
   }
-  deallocate(memory);
+  if (gpu)
+    gpu->release(static_cast<std::byte*>(memory));
+  else
+    deallocate(memory);
   return {};
 }
 
@@ -71,7 +82,7 @@ ncclResult_t pncclMemFree(void* ptr) {
   return answer("ncclMemFree", [&] { return tutti::nccl::give_back(ptr); });
 }
 
-// Host memory needs no registration; the handle is there to be given back.
+// Neither host memory nor a GPU's needs to be registered; the handle is there to be given back.
 ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, void** handle) {
   return answer("ncclCommRegister", with(comm, [&](Shared of) -> Outcome {
                   if (!handle) return {ncclInvalidArgument, "handle is NULL, wanted where to put it"};
@@ -79,7 +90,7 @@ ncclResult_t pncclCommRegister(const ncclComm_t comm, void* buff, size_t size, v
                   if (!buff || size == 0)
                     return {ncclInvalidArgument, fmt::format("buff is {} with {} bytes, wanted a buffer", buff, size)};
                   if (Outcome usable = of->ready(); !usable.ok()) return usable;
-                  if (Outcome served = tutti::nccl::check_place({buff}, nullptr); !served.ok()) return served;
+                  if (Outcome served = tutti::nccl::check_place(buff, *of); !served.ok()) return served;
                   *handle = of->add_registration();
                   return {};
                 }));

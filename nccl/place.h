@@ -1,20 +1,15 @@
 #pragma once
-// Place: where the memory of a call lies: host memory, which is served, or a GPU's and its streams, which is where CUDA
-// comes in. Everything of nccl/ that asks the CUDA driver anything is behind these functions.
-#include <initializer_list>
-
-#include "nccl/outcome.h"
+// Place: where the memory of a call lies, the host's or a GPU's, and with that when it is carried out.
+#include "nccl/call.h"
 
 namespace tutti::nccl {
 
 // invalid argument: a TUTTI_NCCL_HOST that cannot be understood.
 Outcome check_settings();
-// There is a driver with a GPU, and TUTTI_NCCL_HOST does not forbid to use it. Asked once a process.
-bool has_device();
-// The device of the calling thread, -1 where there is none.
-int current_device();
-// Whether a call with these buffers on this stream can be served: host memory, complete at return. Null buffers are
-// passed over.
-Outcome check_place(std::initializer_list<const void*> buffers, cudaStream_t stream);
+// Sets call.stream, or call.behind. ncclInvalidArgument: one buffer that the GPU reaches and one that it does not;
+// ncclInvalidUsage: GPU memory or a stream of a communicator that has no GPU, and why; a stream that is being captured.
+Outcome place(Call& call, ncclComm& comm, cudaStream_t stream);
+// Whether the communicator may use memory there.
+Outcome check_place(const void* buffer, ncclComm& comm);
 
 }  // namespace tutti::nccl

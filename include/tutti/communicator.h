@@ -11,7 +11,7 @@
 //
 // Buffers: `count` is in elements of `type`. Pointers need no alignment. `input` and `output` may be the same place where
 // "in place" is said below, and must not overlap otherwise. A count of 0 is valid and moves nothing. Memory of a GPU: with
-// `stream` (device_stream.h); unsupported: no GPU, a stream that is being captured into a graph, or inside a group.
+// `stream` (device_stream.h); unsupported: no GPU, or a stream that is being captured into a graph.
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -54,6 +54,7 @@ struct AllReduce {      // output[i] = op over ranks of input[i]. In place: inpu
   ReduceOp op = ReduceOp::sum;
   double factor = 1.0;  // premul_sum: this rank's factor, rounded to `type`; ignored otherwise
   DeviceStream stream;
+  const void* factor_on_device = nullptr;  // with a stream, instead: where it lies, of `type`, when the stream comes there
 };
 struct ReduceScatter {  // input: rank_count blocks of `count`; output: this rank's block, reduced. In place: output == input + rank*count.
   const void* input = nullptr;
@@ -63,6 +64,7 @@ struct ReduceScatter {  // input: rank_count blocks of `count`; output: this ran
   ReduceOp op = ReduceOp::sum;
   double factor = 1.0;
   DeviceStream stream;
+  const void* factor_on_device = nullptr;
 };
 struct AllGather {      // output: rank_count blocks of `count`, block r from rank r. In place: input == output + rank*count.
   const void* input = nullptr;
@@ -88,6 +90,7 @@ struct Reduce {         // output on root = op over ranks of input. Only root wr
   int root = 0;
   double factor = 1.0;
   DeviceStream stream;
+  const void* factor_on_device = nullptr;
 };
 struct Gather {         // root's output: rank_count blocks of `count`. In place on root: input == output + root*count.
   const void* input = nullptr;
@@ -120,6 +123,7 @@ struct AllGatherV {     // input: counts[rank] elements
   std::vector<std::size_t> counts;
   std::vector<std::size_t> offsets;
   DataType type = DataType::f32;
+  DeviceStream stream;
 };
 struct ReduceScatterV { // output: counts[rank] elements
   const void* input = nullptr;
@@ -129,6 +133,7 @@ struct ReduceScatterV { // output: counts[rank] elements
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
   double factor = 1.0;
+  DeviceStream stream;
 };
 struct AllToAllV {      // send_counts[j] elements go to rank j, recv_counts[i] come from rank i and must equal what i sends. Not in place.
   const void* input = nullptr;
@@ -136,12 +141,13 @@ struct AllToAllV {      // send_counts[j] elements go to rank j, recv_counts[i] 
   std::vector<std::size_t> send_counts, recv_counts;
   std::vector<std::size_t> send_offsets, recv_offsets;
   DataType type = DataType::f32;
+  DeviceStream stream;  // then on all ranks, or on none
 };
 struct Send {
   const void* input = nullptr;
   std::size_t count = 0;
   DataType type = DataType::f32;
-  int peer = 0;         // sending to oneself is allowed, not with a stream; the matching recv must be started too
+  int peer = 0;         // sending to oneself is allowed; the matching recv must be started too, with a stream in the same group
   DeviceStream stream;
 };
 struct Recv {
@@ -212,12 +218,14 @@ class Communicator {
   Work all_gather_v(const AllGatherV& call);
   Work reduce_scatter_v(const ReduceScatterV& call);
   Work all_to_all_v(const AllToAllV& call);
-  Work barrier();
+  Work barrier(DeviceStream stream = {});   // with a stream: it goes on when the streams of all have come
   Work send(const Send& call);
   Work recv(const Recv& call);
 
   // Between the two, operations on this communicator from this thread are gathered; end_group() starts them together and
-  // gives one Work that completes when all have, with the first failure. The Works of the single calls stay valid.
+  // gives one Work that completes when all have, with the first failure. The Works of the single calls stay valid. Calls on streams
+  // go on at once, however many sends and receives there are; each of their streams goes on when all have ended. They are numbered
+  // behind the group's other calls.
   void begin_group();
   Work end_group();
 

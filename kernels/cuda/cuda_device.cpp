@@ -11,11 +11,11 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include "core/check.h"
 #include "kernels/cast.h"
 #include "kernels/cuda/await_body.h"
+#include "kernels/cuda/carry_body.h"
 #include "kernels/cuda/cast_body.h"
 #include "kernels/cuda/table.h"
 
@@ -66,56 +66,100 @@ StreamWait find_stream_wait() {
   return reinterpret_cast<StreamWait>(found);
 }
 
+// The GPU that is meant, for as long as a call takes: the thread may have another one current.
+class Current {
+ public:
+  explicit Current(int device) {
+    if (cudaGetDevice(&before_) != cudaSuccess || before_ == device) before_ = -1;
+    if (before_ >= 0) cudaSetDevice(device);
+  }
+  ~Current() {
+    if (before_ >= 0) cudaSetDevice(before_);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  int before_ = -1;
+};
+
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(std::string name) : name_(std::move(name)), stream_wait_(find_stream_wait()) {}
+  CudaDevice(int index, std::string name) : index_(index), name_(std::move(name)), stream_wait_(find_stream_wait()) {}
 
   std::string describe() const override { return name_; }
   Result<std::byte*> allocate(std::size_t bytes) override {
+    const Current use(index_);
     void* memory = nullptr;
     const Status status = status_of(cudaMalloc(&memory, bytes), fmt::format("{} bytes of device memory", bytes));
     return status.ok() ? Result<std::byte*>(static_cast<std::byte*>(memory)) : status;
   }
   void release(std::byte* memory) override { cudaFree(memory); }
   Result<std::byte*> allocate_pinned(std::size_t bytes) override {
-    give_back();
-    void* memory = nullptr;
-    const Status status = status_of(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
-                                    fmt::format("{} bytes of pinned memory", bytes));
-    if (!status.ok()) return status;
-    std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{});
-    return static_cast<std::byte*>(memory);
+    std::byte* memory = take(spare_pinned_, bytes);
+    if (!memory) {
+      const Current use(index_);
+      void* fresh = nullptr;
+      const Status status = status_of(cudaHostAlloc(&fresh, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+                                      fmt::format("{} bytes of pinned memory", bytes));
+      if (!status.ok()) return status;
+      memory = static_cast<std::byte*>(fresh);
+    }
+    std::fill_n(memory, bytes, std::byte{});
+    std::lock_guard held(mutex_);
+    pinned_[memory] = bytes;
+    return memory;
   }
   void release_pinned(std::byte* memory) override {
     std::lock_guard held(mutex_);
-    pinned_.push_back(memory);
+    const auto at = pinned_.find(memory);
+    spare_pinned_.emplace(at->second, memory);
+    pinned_.erase(at);
   }
   Result<EventHandle> make_event() override {
+    if (const EventHandle spare = take(spare_events_, std::size_t(0))) return spare;
+    const Current use(index_);
     cudaEvent_t event = nullptr;
     const Status status = status_of(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
     return status.ok() ? Result<EventHandle>(event) : status;
   }
   void release_event(EventHandle event) override {
     std::lock_guard held(mutex_);
-    events_.push_back(event);
+    spare_events_.emplace(0, event);
   }
 
+  bool reaches(const void* memory) override {
+    const Current use(index_);
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, memory) == cudaSuccess)
+      return attributes.type != cudaMemoryTypeUnregistered;
+    cudaGetLastError();
+    return false;
+  }
+  Status synchronize(StreamHandle stream) override {
+    const Current use(index_);
+    return status_of(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "waiting for the stream");
+  }
   Result<bool> capturing(StreamHandle stream) override {
+    const Current use(index_);
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     const Status status =
         status_of(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture), "the stream of the call");
     return status.ok() ? Result<bool>(capture != cudaStreamCaptureStatusNone) : status;
   }
   Status record(StreamHandle stream, EventHandle event) override {
+    const Current use(index_);
     return status_of(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)),
                      "an event on the stream");
   }
   Status wait(StreamHandle stream, EventHandle event) override {
+    const Current use(index_);
     return status_of(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0),
                      "a wait on the stream");
   }
   Status copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return {};
+    const Current use(index_);
     const auto s = static_cast<cudaStream_t>(stream);
     cudaError_t error = cudaSuccess;
     if (rows.rows > 1 && std::max(rows.to_pitch, rows.from_pitch) <= kMostPitch)
@@ -126,16 +170,27 @@ class CudaDevice final : public Device {
     return status_of(error, fmt::format("a copy of {} times {} bytes", rows.rows, rows.bytes));
   }
   Status call(StreamHandle stream, void (*function)(void*), void* argument) override {
+    const Current use(index_);
     return status_of(cudaLaunchHostFunc(static_cast<cudaStream_t>(stream), function, argument), "a call on the stream");
   }
   Status await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) override {
+    const Current use(index_);
     if (!stream_wait_) return status_of(cudaError_t(launch_await(stream, {word, value})), "a kernel that waits");
     const CUresult result =
         stream_wait_(static_cast<CUstream>(stream), CUdeviceptr(word), value, CU_STREAM_WAIT_VALUE_GEQ);
     if (result == CUDA_SUCCESS) return {};
     return Status(Code::internal, fmt::format("a wait of the stream for memory: the CUDA driver says {}", int(result)));
   }
+  Status carry(StreamHandle stream, const Carriage& carriage) override {
+    if (carriage.lane_count > kLanesOfBlock * kCarryBlocks)
+      return Status(Code::unsupported, fmt::format("{} sends and receives in one group, at most {} go together",
+                                                   carriage.lane_count, kLanesOfBlock * kCarryBlocks));
+    const Current use(index_);
+    const int blocks = int(std::min<std::size_t>(carriage.lane_count, kCarryBlocks));
+    return status_of(cudaError_t(launch_carry(blocks, stream, carriage)), "the kernel of a group");
+  }
   Status reduce(StreamHandle stream, const DeviceReduction& r) override {
+    const Current use(index_);
     TUTTI_CHECK(r.n >= 1 && r.n <= kPassInputs && r.divide_by != 0);
     ReduceArguments a;
     a.out = r.out;
@@ -151,37 +206,46 @@ class CudaDevice final : public Device {
   }
   Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
               std::size_t count) override {
+    const Current use(index_);
     const CastArguments a{out, in, count};
     return status_of(cudaError_t(table_of(from).cast[int(to)](blocks_for(count * size_of(from)), stream, &a)),
                      "the kernel of a cast");
   }
 
  private:
-  // What was released, from a thread that may call CUDA.
-  void give_back() {
+  // One that was released; null where there is none of that size.
+  template <class T>
+  T take(std::multimap<std::size_t, T>& spare, std::size_t size) {
     std::lock_guard held(mutex_);
-    for (std::byte* memory : pinned_) cudaFreeHost(memory);
-    for (EventHandle event : events_) cudaEventDestroy(static_cast<cudaEvent_t>(event));
-    pinned_.clear();
-    events_.clear();
+    const auto at = spare.find(size);
+    return at == spare.end() ? nullptr : spare.extract(at).mapped();
   }
 
+  int index_;
   std::string name_;
   StreamWait stream_wait_;
   std::mutex mutex_;
-  std::vector<std::byte*> pinned_;
-  std::vector<EventHandle> events_;
+  std::map<std::byte*, std::size_t> pinned_;
+  // Kept for the next: to free pinned memory waits for all streams of the GPU, and they may wait for who wants to.
+  std::multimap<std::size_t, std::byte*> spare_pinned_;
+  std::multimap<std::size_t, EventHandle> spare_events_;
 };
 
 }  // namespace
 
-Result<std::shared_ptr<Device>> open_device() {
-  int count = 0, current = 0;
-  cudaDeviceProp properties{};
+Result<std::shared_ptr<Device>> open_device(int wanted) {
+  // One a GPU, for good: its last user may be a call on a stream, from where CUDA must not be called.
+  static std::mutex mutex;
+  static auto* const devices = new std::map<int, std::shared_ptr<Device>>;
+  int count = 0, index = wanted;
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
-  if (error == cudaSuccess) error = cudaGetDevice(&current);
-  if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, current);
+  if (error == cudaSuccess && wanted < 0) error = cudaGetDevice(&index);
+  std::lock_guard held(mutex);
+  if (error == cudaSuccess)
+    if (const auto known = devices->find(index); known != devices->end()) return known->second;
+  cudaDeviceProp properties{};
+  if (error == cudaSuccess) error = cudaGetDeviceProperties(&properties, index);
   if (error != cudaSuccess) {
     cudaGetLastError();
     return Status(
@@ -189,13 +253,8 @@ Result<std::shared_ptr<Device>> open_device() {
         fmt::format("no GPU can be used here: CUDA says {} ({}); is there a driver, and does nvidia-smi list the GPU?",
                     cudaGetErrorString(error), cudaGetErrorName(error)));
   }
-  // One a GPU, for good: its last user may be a call on a stream, from where CUDA must not be called.
-  static std::mutex mutex;
-  static auto* const devices = new std::map<int, std::shared_ptr<Device>>;
-  std::lock_guard held(mutex);
-  auto& device = (*devices)[current];
-  if (!device) device = std::make_shared<CudaDevice>(fmt::format("CUDA device {} ({})", current, properties.name));
-  return device;
+  return (*devices)[index] =
+             std::make_shared<CudaDevice>(index, fmt::format("CUDA device {} ({})", index, properties.name));
 }
 
 Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op, int blocks,
@@ -212,7 +271,7 @@ Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op
 
 namespace tutti::kernels::cuda {
 
-Result<std::shared_ptr<Device>> open_device() {
+Result<std::shared_ptr<Device>> open_device(int) {
   return Status(Code::unsupported,
                 "this build of tutti has no CUDA: build it where nvcc is found (TUTTI_CUDA=ON says why it is not)");
 }

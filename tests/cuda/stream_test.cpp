@@ -1,107 +1,18 @@
 // Operations on streams, through real communicators over shared memory, on twins of a GPU whose streams finish late and
-// in orders drawn from a seed: every collective against the host's result, order on and between streams and with calls
-// on host memory, no memory taken after the first call, failures let the streams go on, and waits that are left out are
+// in orders drawn from a seed: every collective against the host's result, groups, order on and between streams and with
+// calls on host memory, no memory taken after the first call, failures let the streams go on, and waits that are left out are
 // found.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <tests/cuda/twin_device.h>
-#include <tutti/tutti.h>
+#include <tests/cuda/stream_ranks.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <random>
-#include <thread>
-
-#include <comm/join.h>
-#include <comm/member.h>
 
 namespace tutti::twin {
 namespace {
 
-using Values = std::vector<std::int64_t>;
 using testing::HasSubstr;
-
-constexpr std::size_t kSliceOfI64 = comm::Relay::kSlotBytes / sizeof(std::int64_t);
-
-struct Rank {
-  Communicator comm;
-  std::shared_ptr<TwinDevice> gpu;
-  StreamHandle stream;
-  int rank, count;
-
-  std::int64_t* make(std::size_t n) {
-    return reinterpret_cast<std::int64_t*>(*gpu->allocate(std::max<std::size_t>(n, 1) * 8));
-  }
-  std::int64_t* make(const Values& values) {
-    std::int64_t* const at = make(values.size());
-    gpu->write(reinterpret_cast<std::byte*>(at), std::as_bytes(std::span(values)));
-    return at;
-  }
-  Values read(const std::int64_t* at, std::size_t n) {
-    const auto bytes = gpu->read(reinterpret_cast<const std::byte*>(at), n * 8);
-    Values values(n);
-    if (n) std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
-  // After what the stream does now.
-  Values result(const std::int64_t* at, std::size_t n) {
-    EXPECT_TRUE(gpu->synchronize(stream));
-    return read(at, n);
-  }
-};
-
-// What rank r holds in round k.
-Values drawn(int rank, std::size_t n, std::uint64_t seed) {
-  std::uint64_t state = seed * 1000003 + std::uint64_t(rank);
-  Values values(n);
-  for (auto& v : values) {  // splitmix64's steps: megabytes of them are wanted
-    std::uint64_t x = state += 0x9e3779b97f4a7c15;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-    v = std::int64_t((x ^ x >> 27) >> 20);
-  }
-  return values;
-}
-Values sum_of(int ranks, std::size_t n, std::uint64_t seed) {
-  Values sum(n);
-  for (int r = 0; r < ranks; ++r) {
-    const Values one = drawn(r, n, seed);
-    for (std::size_t i = 0; i < n; ++i) sum[i] += one[i];
-  }
-  return sum;
-}
-Values part(const Values& of, std::size_t block, std::size_t n) {
-  return {of.begin() + std::ptrdiff_t(block * n), of.begin() + std::ptrdiff_t((block + 1) * n)};
-}
-
-Options options() {
-  Options given;
-  given.job_key = "twin";
-  return given;
-}
-
-// Ranks as threads, each with a GPU of its own or all with one.
-void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)>& body, bool one_gpu = false) {
-  const auto id = Communicator::make_unique_id();
-  ASSERT_TRUE(id.ok()) << id.status().to_string();
-  std::vector<std::shared_ptr<TwinDevice>> gpus;  // outlive all that their streams do
-  for (int r = 0; r < count; ++r)
-    gpus.push_back(one_gpu && r > 0 ? gpus[0] : std::make_shared<TwinDevice>(seed * 100 + std::uint64_t(r)));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < count; ++r)
-    threads.emplace_back([&, r] {
-      auto member = comm::join_by_id(r, count, *id, options());
-      ASSERT_TRUE(member.ok()) << member.status().to_string();
-      const auto gpu = gpus[std::size_t(r)];
-      (*member)->use_device(gpu);
-      Rank rank{comm::Member::handle(std::move(*member)), gpu, gpu->make_stream(), r, count};
-      body(rank);
-    });
-  for (auto& thread : threads) thread.join();
-  for (const auto& gpu : gpus) EXPECT_TRUE(gpu->synchronize());
-}
-
-constexpr DataType kType = DataType::i64;
 
 class Streams : public testing::TestWithParam<int> {};
 
@@ -167,7 +78,66 @@ TEST_P(Streams, EveryCollective) {
   });
 }
 
+// Blocks of different sizes, one of them empty, some longer than a slice; packed, and with gaps between them.
+TEST_P(Streams, BlocksOfDifferentSizes) {
+  ranks(GetParam(), 12, [](Rank& r) {
+    const auto p = std::size_t(r.count), me = std::size_t(r.rank);
+    const auto size = [&](std::size_t from, std::size_t to) {
+      return (from + 2 * to) % 5 == 2 ? 0 : (from * 7 + to * 3) % 4 * (kSliceOfI64 / p) + from * 100 + to * 10 + 1;
+    };
+    std::vector<std::size_t> counts, spread, sent, received, at;
+    std::size_t all = 0, wide = 0, out = 0, in = 0;
+    for (std::size_t k = 0; k < p; ++k) {
+      counts.push_back(size(k, 0)), sent.push_back(size(me, k)), received.push_back(size(k, me));
+      spread.push_back(wide);
+      all += counts[k], wide += counts[k] + 3, out += sent[k], in += received[k];
+    }
+    std::int64_t *gathered = r.make(wide), *scattered = r.make(counts[me]), *exchanged = r.make(in);
+    Work gather = r.comm.all_gather_v({.input = r.make(drawn(r.rank, counts[me], 1)), .output = gathered, .counts = counts,
+                                       .offsets = spread, .type = kType, .stream = r.stream});
+    Work scatter = r.comm.reduce_scatter_v({.input = r.make(drawn(r.rank, all, 2)), .output = scattered, .counts = counts,
+                                            .type = kType, .stream = r.stream});
+    Work exchange = r.comm.all_to_all_v({.input = r.make(drawn(r.rank, out, 3)), .output = exchanged, .send_counts = sent,
+                                         .recv_counts = received, .type = kType, .stream = r.stream});
+    for (Work* work : {&gather, &scatter, &exchange}) EXPECT_TRUE(work->wait().ok()) << work->status().to_string();
+    const Values got = r.result(gathered, wide), sums = sum_of(r.count, all, 2), mixed = r.read(exchanged, in);
+    const auto piece = [](const Values& of, std::size_t from, std::size_t n) {
+      return Values(of.begin() + std::ptrdiff_t(from), of.begin() + std::ptrdiff_t(from + n));
+    };
+    std::size_t before = 0, come = 0;
+    for (std::size_t k = 0; k < p; ++k) {
+      EXPECT_EQ(piece(got, spread[k], counts[k]), drawn(int(k), counts[k], 1)) << k;
+      if (k == me) {
+        EXPECT_EQ(r.read(scattered, counts[k]), piece(sums, before, counts[k]));
+      }
+      std::size_t theirs = 0, skipped = 0;
+      for (std::size_t to = 0; to < p; ++to) theirs += size(k, to), skipped += to < me ? size(k, to) : 0;
+      EXPECT_EQ(piece(mixed, come, received[k]), piece(drawn(int(k), theirs, 3), skipped, received[k])) << k;
+      before += counts[k], come += received[k];
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, Streams, testing::Values(1, 2, 3, 4));
+
+TEST(Stream, ABarrierHoldsTheStreamUntilAllHaveCome) {
+  ranks(2, 19, [](Rank& r) {
+    if (r.rank == 0) {
+      Work work = r.comm.barrier(r.stream);
+      EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(20)));
+      EXPECT_TRUE(r.comm.send({.input = &r.rank, .count = 4, .type = DataType::u8, .peer = 1}).wait().ok());
+      EXPECT_TRUE(work.wait().ok()) << work.status().to_string();
+      return;
+    }
+    int told = 0;
+    r.gpu->hold(r.stream, true);
+    Work work = r.comm.barrier(r.stream);
+    EXPECT_TRUE(r.comm.recv({.output = &told, .count = 4, .type = DataType::u8, .peer = 0}).wait().ok());
+    EXPECT_FALSE(work.test());
+    r.gpu->hold(r.stream, false);
+    EXPECT_TRUE(work.wait().ok());
+  });
+}
 
 TEST(Stream, FloatsPremulAndAverage) {
   ranks(3, 3, [](Rank& r) {
@@ -221,7 +191,7 @@ bool chain_is_right(Rank& r, std::uint64_t seed, std::size_t n) {
     for (auto& v : expected) v = std::int64_t(std::uint64_t(v) * (k == 0 ? 2u : 2u * unsigned(r.count)));
   }
   const bool right = r.result(a, n) == expected;
-  EXPECT_TRUE(r.gpu->synchronize(other));
+  EXPECT_TRUE(r.gpu->has_run(other));
   return right;
 }
 
@@ -253,7 +223,7 @@ bool turns_are_right(Rank& r, std::uint64_t seed, std::size_t n) {
     (void)r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = streams[k % 2]});
     for (auto& v : expected) v *= k == 0 ? 1 : r.count;
   }
-  EXPECT_TRUE(r.gpu->synchronize(streams[0]) && r.gpu->synchronize(streams[1]));
+  EXPECT_TRUE(r.gpu->has_run(streams[0]) && r.gpu->has_run(streams[1]));
   return r.read(at, n) == expected;
 }
 
@@ -328,7 +298,9 @@ TEST(Stream, RefusesWhatItCannotDo) {
     EXPECT_THAT(r.comm.all_reduce(call).status().text(), HasSubstr("captured into a graph"));
     r.gpu->set_capturing(r.stream, false);
     r.comm.begin_group();
-    EXPECT_THAT(r.comm.all_reduce(call).status().text(), HasSubstr("grouped"));
+    r.gpu->set_capturing(r.stream, true);
+    EXPECT_EQ(r.comm.all_reduce(call).status().code(), Code::unsupported);
+    r.gpu->set_capturing(r.stream, false);
     EXPECT_EQ(r.comm.end_group().wait().code(), Code::unsupported);
     EXPECT_EQ(r.comm.all_reduce({.count = 10, .type = kType, .stream = r.stream}).status().code(),
               Code::invalid_argument);
@@ -347,12 +319,12 @@ TEST(Stream, GoesOnWhenTheOperationFails) {
     if (r.rank == 2) return r.comm.abort("enough");
     Work work = r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream});
     EXPECT_EQ(work.wait().code(), Code::aborted);
-    EXPECT_TRUE(r.gpu->synchronize(r.stream));
+    EXPECT_TRUE(r.gpu->has_run(r.stream));
     EXPECT_EQ(
         r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream}).wait().code(),
         Code::aborted);
     r.comm.destroy();
-    EXPECT_TRUE(r.gpu->synchronize(r.stream));
+    EXPECT_TRUE(r.gpu->has_run(r.stream));
     EXPECT_EQ(r.gpu->pinned_bytes(), 0u);
   });
 }
@@ -367,7 +339,7 @@ TEST(Stream, MayBeHeldWhileTheCommunicatorEnds) {
     EXPECT_EQ(work.wait().code(), Code::aborted);
     EXPECT_GT(r.gpu->pinned_bytes(), 0u);  // the stream has yet to pass it
     r.gpu->hold(r.stream, false);
-    EXPECT_TRUE(r.gpu->synchronize(r.stream));
+    EXPECT_TRUE(r.gpu->has_run(r.stream));
     EXPECT_EQ(r.gpu->pinned_bytes(), 0u);
   });
 }
@@ -386,7 +358,7 @@ TEST(Stream, KeepsTheSlotsWhenACallFailsHalfEnqueued) {
       r.comm.destroy();
       EXPECT_GT(r.gpu->pinned_bytes(), 0u) << taken;
       r.gpu->hold(r.stream, false);
-      EXPECT_TRUE(r.gpu->synchronize(r.stream)) << taken;
+      EXPECT_TRUE(r.gpu->has_run(r.stream)) << taken;
       EXPECT_EQ(r.gpu->pinned_bytes(), 0u) << taken;
     });
   }
@@ -401,7 +373,7 @@ TEST(Stream, NamesBothCallsThatDisagree) {
                     : r.comm.broadcast({.input = host.data(), .output = host.data(), .count = 100, .type = kType});
     EXPECT_EQ(work.wait().code(), Code::mismatch);
     EXPECT_THAT(work.status().text(), testing::AllOf(HasSubstr("all_reduce"), HasSubstr("broadcast")));
-    EXPECT_TRUE(r.gpu->synchronize(r.stream));
+    EXPECT_TRUE(r.gpu->has_run(r.stream));
   });
 }
 

@@ -43,8 +43,9 @@ TwinDevice::~TwinDevice() {
 // --- streams ---
 
 StreamHandle TwinDevice::make_stream() {
+  static std::atomic<std::uintptr_t> made{0};  // no two twins give the same
+  const auto handle = reinterpret_cast<StreamHandle>(++made * 64);
   std::lock_guard held(mutex_);
-  const auto handle = reinterpret_cast<StreamHandle>(queues_.size() * 64);
   queues_[handle];
   return handle;
 }
@@ -123,7 +124,7 @@ void TwinDevice::work() {
   }
 }
 
-bool TwinDevice::synchronize(StreamHandle stream) {
+bool TwinDevice::has_run(StreamHandle stream) {
   std::unique_lock held(mutex_);
   const Queue& queue = queues_.at(stream);
   if (drive_ == Drive::by_thread)
@@ -133,25 +134,40 @@ bool TwinDevice::synchronize(StreamHandle stream) {
   return true;
 }
 
-bool TwinDevice::synchronize() {
+bool TwinDevice::has_run() {
   std::vector<StreamHandle> all;
   {
     std::lock_guard held(mutex_);
     for (const auto& [handle, queue] : queues_) all.push_back(handle);
   }
-  return std::all_of(all.begin(), all.end(), [this](StreamHandle stream) { return synchronize(stream); });
+  return std::all_of(all.begin(), all.end(), [this](StreamHandle stream) { return has_run(stream); });
+}
+
+Status TwinDevice::synchronize(StreamHandle stream) {
+  return has_run(stream) ? Status() : Status(Code::timeout, "the twin's stream cannot go on");
 }
 
 // --- memory ---
 
-
 std::byte* TwinDevice::inside(const std::byte* memory) {
   std::lock_guard held(mutex_);
+  return inside_held(memory);
+}
+
+std::byte* TwinDevice::inside_held(const std::byte* memory) const {
   auto it = memory_.upper_bound(memory);
   if (it == memory_.begin()) return const_cast<std::byte*>(memory);
   --it;
   const std::size_t at = std::size_t(memory - it->first);
   return at < it->second.bytes ? it->second.inside + at : const_cast<std::byte*>(memory);
+}
+
+bool TwinDevice::reaches(const void* memory) {
+  const auto* const at = static_cast<const std::byte*>(memory);
+  std::lock_guard held(mutex_);
+  if (inside_held(at) != at) return true;
+  auto it = pinned_.upper_bound(const_cast<std::byte*>(at));
+  return it != pinned_.begin() && at < std::prev(it)->first + std::prev(it)->second;
 }
 
 Result<std::byte*> TwinDevice::allocate(std::size_t bytes) {
@@ -256,6 +272,46 @@ Status TwinDevice::call(StreamHandle stream, void (*function)(void*), void* argu
 Status TwinDevice::await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) {
   if (drops_awaits) return {};
   return enqueue(stream, {[word, value] { return reached(word, value); }, [] {}});
+}
+
+struct TwinDevice::Lane {
+  const Passage *passage, *end;
+  std::uint32_t in = 0, out = 0;
+};
+
+// As far as it can go now; whether it is through.
+bool TwinDevice::carry(Lane& lane) {
+  for (; lane.passage != lane.end; ++lane.passage, lane.in = lane.out = 0) {
+    const Passage& p = *lane.passage;
+    while (lane.out < p.slices) {
+      if (lane.in < p.slices && lane.in < lane.out + Passage::kSlots) {
+        if (p.remark) std::memcpy(p.remark_of(lane.in), inside_held(p.remark), p.remark_bytes);
+        for (std::uint32_t r = p.in_begin; r < p.in_end; ++r)
+          std::memcpy(p.slot(lane.in) + p.offset(r, lane.in),
+                      inside_held(p.input + p.rows[r].at + lane.in * p.each), p.bytes(r, lane.in));
+        std::atomic_ref(*p.arrived).store(p.first + lane.in++, std::memory_order_release);
+        continue;
+      }
+      if (!reached(p.done, p.first + lane.out) && !drops_awaits) return false;
+      for (std::uint32_t r = p.out_begin; r < p.out_end; ++r)
+        std::memcpy(inside_held(p.output + p.rows[r].at + lane.out * p.each),
+                    p.slot(lane.out) + p.offset(r, lane.out), p.bytes(r, lane.out));
+      ++lane.out;
+    }
+  }
+  return true;
+}
+
+Status TwinDevice::carry(StreamHandle stream, const Carriage& carriage) {
+  std::vector<Lane> lanes;
+  for (std::uint32_t l = 0; l < carriage.lane_count; ++l)
+    lanes.push_back({carriage.passages + carriage.lanes[l], carriage.passages + carriage.lanes[l + 1]});
+  const auto ready = [this, lanes]() mutable {
+    bool all = true;
+    for (Lane& lane : lanes) all &= carry(lane);
+    return all;
+  };
+  return enqueue(stream, {ready, [] {}});
 }
 
 Status TwinDevice::reduce(StreamHandle stream, const DeviceReduction& given) {

@@ -28,8 +28,8 @@ class TwinDevice final : public Device {
   StreamHandle make_stream();
   void set_capturing(StreamHandle stream, bool capturing);
   // All that was enqueued has run; false: not within a minute (by steps: nothing can go on).
-  bool synchronize(StreamHandle stream);
-  bool synchronize();  // all streams
+  bool has_run(StreamHandle stream);
+  bool has_run();  // all streams
   // Runs something of some stream. False: nothing can go on.
   bool step();
   // A stream stands still until let go.
@@ -46,18 +46,21 @@ class TwinDevice final : public Device {
 
   // --- Device ---
   std::string describe() const override { return "a twin of a GPU"; }
+  Status synchronize(StreamHandle stream) override;
   Result<std::byte*> allocate(std::size_t bytes) override;
   void release(std::byte* memory) override;
   Result<std::byte*> allocate_pinned(std::size_t bytes) override;
   void release_pinned(std::byte* memory) override;
   Result<EventHandle> make_event() override;
   void release_event(EventHandle event) override;
+  bool reaches(const void* memory) override;
   Result<bool> capturing(StreamHandle stream) override;
   Status record(StreamHandle stream, EventHandle event) override;
   Status wait(StreamHandle stream, EventHandle event) override;
   Status copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) override;
   Status call(StreamHandle stream, void (*function)(void*), void* argument) override;
   Status await(StreamHandle stream, const std::uint32_t* word, std::uint32_t value) override;
+  Status carry(StreamHandle stream, const Carriage& carriage) override;
   Status reduce(StreamHandle stream, const DeviceReduction& reduction) override;
   Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
               std::size_t count) override;
@@ -87,6 +90,9 @@ class TwinDevice final : public Device {
   Queue* choose();
   void work();
   std::byte* inside(const std::byte* memory);
+  std::byte* inside_held(const std::byte* memory) const;  // under the mutex
+  struct Lane;
+  bool carry(Lane& lane);
 
   Drive drive_;
   std::mutex mutex_;

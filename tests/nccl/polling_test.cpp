@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <iterator>
 
 #include "tests/nccl/ranks.h"
 
@@ -65,6 +67,49 @@ TEST(NcclPolling, OneThreadMakesAndUsesTwoRanks) {
     EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess);
     EXPECT_NCCL(ncclSuccess, ncclCommDestroy(comm));
   }
+}
+
+// What is wrong with a call is its own result, and the communicator stays as it was.
+TEST(NcclPolling, AWrongArgumentIsTheCallsOwn) {
+  const ncclUniqueId id = Ranks::make_id();
+  ncclConfig_t config = non_blocking();
+  ncclComm_t comms[2];
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ncclCommInitRankConfig(&comms[r], 2, id, r, &config), ncclInProgress);
+  for (ncclComm_t comm : comms) ASSERT_EQ(poll(comm), ncclSuccess);
+  float x[4] = {1, 2, 3, 4};
+  const std::int64_t large = (std::int64_t(1) << 60) + 1;
+  ncclRedOp_t factor;
+  EXPECT_NCCL(ncclSuccess, ncclRedOpCreatePreMulSum(&factor, x, ncclFloat, ncclScalarDevice, comms[0]));
+  const std::function<ncclResult_t(ncclComm_t)> wrong[] = {
+      [&](ncclComm_t c) { return ncclAllReduce(x, x + 1, 2, ncclFloat, ncclSum, c, nullptr); },
+      [&](ncclComm_t c) { return ncclAllReduce(x, x, std::size_t(1) << 62, ncclFloat, ncclSum, c, nullptr); },
+      [&](ncclComm_t c) { return ncclAllReduce(nullptr, x, 1, ncclFloat, ncclSum, c, nullptr); },
+      [&](ncclComm_t c) { return ncclBroadcast(x, x, 1, ncclFloat, 2, c, nullptr); },
+      [&](ncclComm_t c) { return ncclAllReduce(x, x, 1, ncclDataType_t(40), ncclSum, c, nullptr); },
+      [&](ncclComm_t c) { return ncclAllReduce(x, x, 1, ncclInt8, factor, c, nullptr); },
+      [&](ncclComm_t c) {
+        ncclRedOp_t op;
+        return ncclRedOpCreatePreMulSum(&op, const_cast<std::int64_t*>(&large), ncclInt64, ncclScalarHostImmediate, c);
+      },
+  };
+  for (std::size_t i = 0; i < std::size(wrong); ++i) {
+    EXPECT_EQ(wrong[i](comms[0]), ncclInvalidArgument) << i;
+    EXPECT_EQ(poll(comms[0]), ncclSuccess) << i;
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(wrong[i](comms[0]), ncclInvalidArgument) << i;
+    const ncclResult_t ended = ncclGroupEnd();
+    EXPECT_TRUE(ended == ncclInvalidArgument || i == std::size(wrong) - 1) << i << " " << ended;
+    EXPECT_EQ(poll(comms[0]), ncclSuccess) << i;
+  }
+  EXPECT_EQ(ncclSend(x, 1, ncclFloat, 0, comms[0], nullptr), ncclInvalidUsage) << "to itself, and nobody receives";
+  EXPECT_EQ(poll(comms[0]), ncclSuccess);
+  for (ncclComm_t comm : comms) EXPECT_EQ(ncclAllReduce(x, x, 0, ncclFloat, ncclSum, comm, nullptr), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(poll(comm), ncclSuccess);
+  float y[2] = {};
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ncclAllReduce(&x[r], &y[r], 1, ncclFloat, ncclSum, comms[r], nullptr), ncclInProgress);
+  for (ncclComm_t comm : comms) EXPECT_EQ(poll(comm), ncclSuccess);
+  EXPECT_EQ(y[0] + y[1], 6);
+  for (ncclComm_t comm : comms) EXPECT_NCCL(ncclSuccess, ncclCommDestroy(comm));
 }
 
 TEST(NcclPolling, AFailureShowsInTheState) {

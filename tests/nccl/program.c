@@ -1,5 +1,6 @@
 /* A program written against nccl.h alone, in plain C: ranks on host memory run every operation with every type and compare what
- * comes back with a reference in double. Compiled against either header and linked to either library.
+ * comes back with a reference in double. Compiled against either header and linked to either library. With TUTTI_ON_GPU the
+ * memory is a GPU's, of which each rank takes the next, and each rank has a stream: a twin's, or CUDA's.
  *
  *   program where                        prints the file that ncclAllReduce comes from
  *   program processes N | threads N      N ranks, each by ncclCommInitRank, as processes or threads
@@ -18,6 +19,12 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifdef TUTTI_ON_GPU
+#include "perf/gpu/gpu.h"
+#else
+typedef void* gpu_stream;
+#endif
 
 enum { kMostRanks = 8, kCount = 501 };
 
@@ -124,24 +131,65 @@ static void expect_copied(const Type* t, int from, size_t index, const void* got
 typedef struct {
   int rank, ranks;
   ncclComm_t comm;
-  char *in, *out; /* of kCount elements for each rank */
+  char *in, *out;             /* of kCount elements for each rank */
+  char *there_in, *there_out; /* where the calls find them */
+  gpu_stream stream;
 } Rank;
+enum { kBytes = 8 * kCount * kMostRanks };
+
+static void use_device_of(int rank) {
+#ifdef TUTTI_ON_GPU
+  gpu_use(rank % gpu_count());
+#else
+  (void)rank;
+#endif
+}
 
 static void make_buffers(Rank* r) {
-  CHECK(ncclMemAlloc((void**)&r->in, 8 * kCount * kMostRanks));
-  CHECK(ncclMemAlloc((void**)&r->out, 8 * kCount * kMostRanks));
+  use_device_of(r->rank);
+  CHECK(ncclMemAlloc((void**)&r->there_in, kBytes));
+  CHECK(ncclMemAlloc((void**)&r->there_out, kBytes));
+#ifdef TUTTI_ON_GPU
+  r->in = malloc(kBytes), r->out = malloc(kBytes);
+  r->stream = gpu_make_stream();
+#else
+  r->in = r->there_in, r->out = r->there_out, r->stream = NULL;
+#endif
+}
+
+static void upload(Rank* r, char* there, const char* here) {
+#ifdef TUTTI_ON_GPU
+  gpu_copy(there, here, kBytes, r->stream);
+#else
+  (void)r, (void)there, (void)here;
+#endif
+}
+
+/* Behind all that was called. */
+static void download(Rank* r) {
+#ifdef TUTTI_ON_GPU
+  gpu_copy(r->out, r->there_out, kBytes, r->stream);
+  gpu_synchronize(r->stream);
+#else
+  (void)r;
+#endif
 }
 
 static void free_rank(Rank* r) {
-  CHECK(ncclMemFree(r->in));
-  CHECK(ncclMemFree(r->out));
+#ifdef TUTTI_ON_GPU
+  free(r->in), free(r->out);
+#endif
+  CHECK(ncclMemFree(r->there_in));
+  CHECK(ncclMemFree(r->there_out));
   CHECK(ncclCommFinalize(r->comm));
   CHECK(ncclCommDestroy(r->comm));
 }
 
 static void fill(const Type* t, Rank* r, size_t count) {
   for (size_t i = 0; i < count; ++i) set_input(t, r->rank, i, r->in + i * t->size);
-  memset(r->out, 0x5a, 8 * kCount * kMostRanks);
+  memset(r->out, 0x5a, kBytes);
+  upload(r, r->there_in, r->in);
+  upload(r, r->there_out, r->out);
 }
 
 /* A case is started on every rank of this thread within one group, or of a rank alone without one; then looked at. */
@@ -160,22 +208,22 @@ static void begin(const Case* c, Rank* r, ncclRedOp_t op) {
   const ncclDataType_t t = c->type->type;
   const int next = (r->rank + 1) % r->ranks, before = (r->rank + r->ranks - 1) % r->ranks;
   switch (c->what) {
-    case all_reduce: CHECK(ncclAllReduce(r->in, r->out, kCount, t, op, r->comm, NULL)); break;
-    case reduce: CHECK(ncclReduce(r->in, r->rank == c->root ? r->out : NULL, kCount, t, op, c->root, r->comm, NULL)); break;
-    case reduce_scatter: CHECK(ncclReduceScatter(r->in, r->out, kCount, t, op, r->comm, NULL)); break;
-    case broadcast: CHECK(ncclBroadcast(r->in, r->out, kCount, t, c->root, r->comm, NULL)); break;
+    case all_reduce: CHECK(ncclAllReduce(r->there_in, r->there_out, kCount, t, op, r->comm, r->stream)); break;
+    case reduce: CHECK(ncclReduce(r->there_in, r->rank == c->root ? r->there_out : NULL, kCount, t, op, c->root, r->comm, r->stream)); break;
+    case reduce_scatter: CHECK(ncclReduceScatter(r->there_in, r->there_out, kCount, t, op, r->comm, r->stream)); break;
+    case broadcast: CHECK(ncclBroadcast(r->there_in, r->there_out, kCount, t, c->root, r->comm, r->stream)); break;
     case bcast:
-      if (r->rank == c->root) memcpy(r->out, r->in, kCount * c->type->size);
-      CHECK(ncclBcast(r->out, kCount, t, c->root, r->comm, NULL));
+      if (r->rank == c->root) memcpy(r->out, r->in, kCount * c->type->size), upload(r, r->there_out, r->out);
+      CHECK(ncclBcast(r->there_out, kCount, t, c->root, r->comm, r->stream));
       break;
-    case all_gather: CHECK(ncclAllGather(r->in, r->out, kCount, t, r->comm, NULL)); break;
-    case all_to_all: CHECK(ncclAlltoAll(r->in, r->out, kCount, t, r->comm, NULL)); break;
-    case gather: CHECK(ncclGather(r->in, r->out, kCount, t, c->root, r->comm, NULL)); break;
-    case scatter: CHECK(ncclScatter(r->in, r->out, kCount, t, c->root, r->comm, NULL)); break;
+    case all_gather: CHECK(ncclAllGather(r->there_in, r->there_out, kCount, t, r->comm, r->stream)); break;
+    case all_to_all: CHECK(ncclAlltoAll(r->there_in, r->there_out, kCount, t, r->comm, r->stream)); break;
+    case gather: CHECK(ncclGather(r->there_in, r->there_out, kCount, t, c->root, r->comm, r->stream)); break;
+    case scatter: CHECK(ncclScatter(r->there_in, r->there_out, kCount, t, c->root, r->comm, r->stream)); break;
     default:
       CHECK(ncclGroupStart());
-      CHECK(ncclSend(r->in, kCount, t, next, r->comm, NULL));
-      CHECK(ncclRecv(r->out, kCount, t, before, r->comm, NULL));
+      CHECK(ncclSend(r->there_in, kCount, t, next, r->comm, r->stream));
+      CHECK(ncclRecv(r->there_out, kCount, t, before, r->comm, r->stream));
       CHECK(ncclGroupEnd());
   }
 }
@@ -227,6 +275,7 @@ static void run_case(const Case* c, Rank* ranks, int count) {
   for (int i = 0; i < count; ++i) begin(c, &ranks[i], ops[i]);
   if (count > 1) CHECK(ncclGroupEnd());
   for (int i = 0; i < count; ++i) {
+    download(&ranks[i]);
     look(c, &ranks[i]);
     if (c->op == kOpCount - 1) CHECK(ncclRedOpDestroy(ops[i], ranks[i].comm));
   }
@@ -250,7 +299,8 @@ static void run_all(Rank* ranks, int count) {
 }
 
 static void run_rank(int rank, int ranks, ncclUniqueId id) {
-  Rank r = {rank, ranks, NULL, NULL, NULL};
+  Rank r = {.rank = rank, .ranks = ranks};
+  use_device_of(rank);
   CHECK(ncclCommInitRank(&r.comm, ranks, id, rank));
   make_buffers(&r);
   run_all(&r, 1);
@@ -307,9 +357,15 @@ static int run_threads(int ranks) {
 static int run_one_thread(int count) {
   ncclComm_t comms[kMostRanks];
   Rank ranks[kMostRanks];
+#ifdef TUTTI_ON_GPU
+  int devices[kMostRanks] = {0};
+  for (int r = 0; r < count; ++r) devices[r] = r % gpu_count();
+  CHECK(ncclCommInitAll(comms, count, devices));
+#else
   CHECK(ncclCommInitAll(comms, count, NULL));
+#endif
   for (int r = 0; r < count; ++r) {
-    ranks[r] = (Rank){r, count, comms[r], NULL, NULL};
+    ranks[r] = (Rank){.rank = r, .ranks = count, .comm = comms[r]};
     make_buffers(&ranks[r]);
   }
   run_all(ranks, count);

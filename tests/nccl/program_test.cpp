@@ -57,6 +57,12 @@ TEST_P(Program, BuiltForNvidiasLibraryRunsWithOursPreloaded) {
   EXPECT_EQ(all.output, "300 cases right on 3 ranks\n");
 }
 
+TEST_P(Program, OnTwinsOfGpus) {
+  const Ran all = ran(std::string(TUTTI_NCCL_PROGRAM_TWIN) + " " + GetParam() + " 3");
+  EXPECT_EQ(all.status, 0) << all.output;
+  EXPECT_EQ(all.output, "300 cases right on 3 ranks\n");
+}
+
 std::string name_of_mode(const testing::TestParamInfo<const char*>& mode) {
   std::string name = mode.param;
   std::erase(name, '-');
@@ -86,13 +92,13 @@ TEST(NcclProgram, CallsDoNotBlockWhereNcclCommBlockingSays) {
   EXPECT_THAT(said.output, HasSubstr("still in progress"));
 }
 
-// GPU memory and streams are refused where there is a driver; host memory is served, and by TUTTI_NCCL_HOST=1 nothing
-// else is looked for.
-TEST(NcclProgram, BesideADriverHostMemoryIsServedAndGpuMemoryRefused) {
+// A GPU that cannot be used: host memory is served, GPU memory and streams are refused and it is said why; by
+// TUTTI_NCCL_HOST=1 nothing is looked for.
+TEST(NcclProgram, BesideADriverThatDoesNotWorkHostMemoryIsServed) {
   const std::string beside = "env -u TUTTI_NCCL_HOST LD_LIBRARY_PATH=" TUTTI_PRETENDED_DRIVER " ";
   const Ran said = ran(beside + kProgram + " place");
   EXPECT_THAT(said.output, HasSubstr("device 0, host 5, results 5 5 5 5\n"));
-  EXPECT_THAT(said.output, HasSubstr("ncclAllReduce: the buffer 0x10000 is on a GPU; this library serves host memory"));
+  EXPECT_THAT(said.output, HasSubstr("ncclAllReduce: the buffer 0x10000 is on a GPU, and the communicator has no GPU: "));
   EXPECT_THAT(said.output, HasSubstr("ncclAllReduce: it is for the CUDA stream"));
   EXPECT_THAT(said.output, HasSubstr("ncclMemAlloc: GPU memory is wanted"));
   const Ran host = ran(beside + "TUTTI_NCCL_HOST=1 " + kProgram + " processes 2");
