@@ -197,6 +197,53 @@ TEST(RdmaFailures, OneRailBreaksAndResumes) { breaks_and_resumes(1, false, 3); }
 TEST(RdmaFailures, OneRailBreaksAndResumesInRegisteredMemory) { breaks_and_resumes(1, true, 4); }
 TEST(RdmaFailures, TwoRailsBreakAndResume) { breaks_and_resumes(2, true, 5); }
 
+// Rejoining itself is disturbed: either side begins first, queue pairs fail and links go in the middle of it, and it is tried again.
+void rejoins_under_fire(int rails, int queues, std::uint64_t seed) {
+  Two two({.queues = queues, .resumable = true, .segment_bytes = 16 << 10, .landing_bytes = 300 << 10}, rails, seed % 2 != 0);
+  std::mt19937_64 random(seed);
+  FakeRdmaPair& pair = *two.pair;
+  int tries = 0;
+  const auto rejoin = [&] {
+    const int first = int(random() % 2);
+    if (random() % 2) pair.fabric().fail_after(unsigned(random() % 6), IBV_WC_RETRY_EXC_ERR);
+    const bool link = random() % 4 == 0;
+    if (link) pair.fabric().set_link(0, false);
+    pair.make_sockets();
+    pair.begin_side(first, true);
+    for (auto steps = random() % 20; steps > 0; --steps) pair.step_side(first);
+    pair.begin_side(1 - first, true);
+    for (auto until = random() % 40; !pair.joined(); pair.step_side(int(random() % 2)))
+      if (link && until-- == 0) pair.fabric().set_link(0, true);
+    pair.fabric().set_link(0, true);
+    return pair.outcome();
+  };
+  for (std::uint32_t round = 0; round < 8; ++round) {
+    for (std::uint32_t k = 0; k < 12; ++k) {
+      const MessageKey key{1 + k % 3, round, k};
+      const std::uint64_t bytes = k % 3 == 0 ? random() % 900000 : random() % 9000;
+      two.a.send(key, bytes);
+      two.b.send(key, bytes);
+      two.a.receive(key, bytes);
+      two.b.receive(key, bytes);
+    }
+    int left = 2;
+    ASSERT_TRUE(two.finish([&] {
+      if (left > 0 && !pair.fabric().about_to_fail()) pair.fabric().fail_after(unsigned(random() % 25), IBV_WC_RETRY_EXC_ERR), --left;
+      if (!pair.rdma(0).broken(7) && !pair.rdma(1).broken(7)) return;
+      rejoin() ? tries = 0 : ++tries;
+      ASSERT_LT(tries, 12) << pair.why_not().text();
+    })) << "round " << round << ": " << pair.why_not().text();
+  }
+  EXPECT_FALSE(two.a.lost || two.b.lost);
+}
+TEST(RdmaFailures, RejoiningIsDisturbed) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    rejoins_under_fire(1 + int(seed % 2), 1 + int(seed / 2 % 2), seed);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TEST(RdmaFailures, ARailThatStaysDeadIsLeftOut) {
   Two two({.resumable = true}, 2, true);
   two.send(1, 5000000);

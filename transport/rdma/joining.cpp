@@ -10,7 +10,8 @@ namespace tutti::transport::rdma {
 namespace {
 
 constexpr std::uint32_t kVersion = 0x52440001;      // of everything that two ranks say by this transport
-constexpr std::size_t kMostFrameBytes = 8192;
+constexpr std::size_t kMostFrameBytes = 128 << 10;     // what is unsure of all writes under way
+constexpr std::size_t kMostTextBytes = 4096;
 
 void append(std::vector<std::byte>& to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
@@ -28,7 +29,7 @@ std::vector<std::byte> encode(const Proposal& proposal) {
   const auto bytes = std::uint32_t(offer.size());
   append(out, &bytes, sizeof bytes);
   append(out, offer.data(), offer.size());
-  append(out, proposal.why_not.data(), std::min<std::size_t>(proposal.why_not.size(), 4096));
+  append(out, proposal.why_not.data(), std::min(proposal.why_not.size(), kMostTextBytes));
   return out;
 }
 
@@ -51,18 +52,22 @@ Result<Proposal> decode_proposal(std::span<const std::byte> bytes) {
   return out;
 }
 
-Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline) {
-  auto bytes = std::uint32_t(own.size());
+Task<Status> send_frame(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline) {
+  const auto bytes = std::uint32_t(own.size());
   std::vector<std::byte> frame;
   append(frame, &bytes, sizeof bytes);
   append(frame, own.data(), own.size());
   const std::span<const std::byte> out(frame);
   auto writing = write_all(loop, stream, out, deadline);
-  Status status = co_await writing;
-  if (!status) co_return status;
+  const Status status = co_await writing;
+  co_return status;
+}
+
+Task<Result<std::vector<std::byte>>> receive_frame(Loop& loop, Stream& stream, TimePoint deadline) {
+  std::uint32_t bytes = 0;
   const std::span<std::byte> head(reinterpret_cast<std::byte*>(&bytes), sizeof bytes);
   auto reading_head = read_exact(loop, stream, head, deadline);
-  status = co_await reading_head;
+  Status status = co_await reading_head;
   if (!status) co_return status;
   if (bytes > kMostFrameBytes) co_return Status(Code::network, "rdma: the peer sends a frame that is too long");
   std::vector<std::byte> theirs(bytes);
@@ -73,9 +78,18 @@ Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::v
   co_return std::move(theirs);
 }
 
+Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline) {
+  auto sending = send_frame(loop, stream, std::move(own), deadline);
+  const Status sent = co_await sending;
+  if (!sent) co_return sent;
+  auto receiving = receive_frame(loop, stream, deadline);
+  auto theirs = co_await receiving;
+  co_return theirs;
+}
+
 Task<Status> agree(Loop& loop, Stream& stream, Status own, TimePoint deadline, bool& broken) {
   std::vector<std::byte> text;
-  append(text, own.text().data(), std::min<std::size_t>(own.text().size(), kMostFrameBytes));
+  append(text, own.text().data(), std::min(own.text().size(), kMostTextBytes));
   auto exchanging = exchange(loop, stream, std::move(text), deadline);
   const auto theirs = co_await exchanging;
   broken = !theirs.ok();

@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "transport/rdma/memory.h"
-#include "transport/rdma/queue_pair.h"
+#include "transport/rdma/rdma_counters.h"
 
 namespace tutti::transport::rdma {
 

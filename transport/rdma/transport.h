@@ -34,7 +34,8 @@ class VerbsTransport final : public RdmaTransport {
   void wake_done() override;
   std::size_t memory_bytes() const override;
 
-  const RdmaCounters& counters() const { return shared_.counters; }
+  const RdmaCounters& counters() const override { return shared_.counters; }
+  std::string debts() const override;
 
  private:
   VerbsTransport(Loop& loop, Listener& listener, const RdmaOptions& options) : shared_(loop, listener, options) {}
@@ -46,6 +47,8 @@ class VerbsTransport final : public RdmaTransport {
     std::unique_ptr<Event> moved;          // something has come while it joins
     bool closed = false;                   // the peer has closed a socket
     bool resuming = false;
+    TimePoint broken_since{};
+    bool was_over_socket = false;          // before it broke
     bool over = false;                     // lost, and said so
   };
   struct Slot {
@@ -57,11 +60,15 @@ class VerbsTransport final : public RdmaTransport {
   Task<void> rejoin(std::shared_ptr<Link> link, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed);
   Task<Status> meet(Link& link, int side, bool& broken);
   Task<Status> greet(Link& link, TimePoint deadline, bool& broken);
+  Task<void> hear_greeting(Link& link, Result<std::uint64_t>& good);
   Task<Status> settle(Link& link);
-  Task<Status> catch_up(Link& link, TimePoint deadline);
+  Task<bool> give_up_devices(Link& link, const Status& why);
+  Task<Status> catch_up(Link& link, bool over_socket);
+  void break_off(Link& link);
   Status prepare_pools();
   Offer current_offer();
   bool poll_devices();
+  bool poll_sockets();
   void dispatch(const ibv_wc& completion);
   void watch_sockets(Link& link);
   bool tend(Link& link);
@@ -69,7 +76,6 @@ class VerbsTransport final : public RdmaTransport {
   void lose(Link& link, const Status& why);
   void forget(Link& link);
   void number(Link& link);
-  bool idle() const;
 
   Shared shared_;
   std::vector<std::shared_ptr<void>> watches_;
