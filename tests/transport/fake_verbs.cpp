@@ -3,6 +3,7 @@
 #include "fake_verbs.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -120,6 +121,18 @@ struct FakeCalls {
     fabric().registered_ += bytes;
     ++fabric().objects_;
     return memory;
+  }
+  static ibv_mr* reg_mr_iova2(ibv_pd* domain, void* data, std::size_t bytes, std::uint64_t, unsigned access) {
+    ibv_mr* memory = reg_mr(domain, data, bytes, int(access));
+    if (memory) fabric().relaxed_ += (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
+    return memory;
+  }
+  // The descriptor is a file whose pages are the memory: the same that `address` maps.
+  static ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t, std::size_t bytes, std::uint64_t address, int descriptor, int access) {
+    if (fabric().dmabuf_error) return errno = fabric().dmabuf_error, nullptr;
+    if (::fcntl(descriptor, F_GETFD) < 0) return errno = EBADF, nullptr;
+    ++fabric().dmabufs_;
+    return reg_mr(domain, reinterpret_cast<void*>(address), bytes, access);
   }
   static int dereg_mr(ibv_mr* memory) {
     fabric().memories_.erase(memory->rkey);
@@ -267,7 +280,7 @@ const Verbs& FakeFabric::verbs(int host) {
   using C = FakeCalls;
   static const Verbs table{C::get_device_list, C::free_device_list, C::get_device_name, C::open_device, C::close_device, C::query_device, C::query_port, C::query_gid_ex,
                            C::alloc_pd, C::dealloc_pd, C::reg_mr, C::dereg_mr, C::create_comp_channel, C::destroy_comp_channel, C::create_cq, C::resize_cq,
-                           C::destroy_cq, C::get_cq_event, C::ack_cq_events, C::create_qp, C::modify_qp, C::destroy_qp};
+                           C::destroy_cq, C::get_cq_event, C::ack_cq_events, C::create_qp, C::modify_qp, C::destroy_qp, C::reg_mr_iova2, C::reg_dmabuf_mr};
   return table;
 }
 

@@ -45,6 +45,9 @@ class FakeFabric {
   // Registers no more than this.
   static inline std::size_t default_memory_limit = ~std::size_t(0);
   std::size_t memory_limit = default_memory_limit;
+  int dmabuf_error = 0;                                        // instead of a registration
+  std::uint64_t relaxed() const { return relaxed_; }           // registrations with relaxed ordering
+  std::uint64_t dmabufs() const { return dmabufs_; }           // of other devices' memory
   // Writes that arrived at that host since the last call.
   std::uint64_t delivered_into(int host) { return std::exchange(delivered_[host], 0); }
   std::size_t registered_bytes() const { return registered_; }
@@ -76,7 +79,7 @@ class FakeFabric {
   std::map<int, std::uint64_t> delivered_;
   std::uint32_t last_number_ = 100, last_key_ = 1000;
   std::size_t registered_ = 0, objects_ = 0;
-  std::uint64_t not_ready_ = 0;
+  std::uint64_t not_ready_ = 0, relaxed_ = 0, dmabufs_ = 0;
   int fail_in_ = -1;
   ibv_wc_status fail_with_ = IBV_WC_SUCCESS;
   unsigned failures_ = 0;

@@ -256,6 +256,49 @@ TEST(RdmaFailures, ARailThatStaysDeadIsLeftOut) {
   ASSERT_TRUE(two.finish());
 }
 
+// No rail is left: the pair goes on over a socket in the middle of its messages, breaks there, too, and comes back once a rail works.
+void goes_over_a_socket(bool registered, std::uint64_t seed) {
+  Two two({.resumable = true, .socket_after = Nanoseconds(0), .segment_bytes = 16 << 10, .landing_bytes = 300 << 10}, 2, registered);
+  std::mt19937_64 random(seed);
+  FakeRdmaPair& pair = *two.pair;
+  for (std::uint32_t round = 0; round < 9; ++round) {
+    for (std::uint32_t k = 0; k < 12; ++k) {
+      const MessageKey key{1 + k % 3, round, k};
+      const std::uint64_t bytes = k % 3 == 0 ? random() % 900000 : random() % 9000;
+      two.a.send(key, bytes);
+      two.b.send(key, bytes);
+      two.a.receive(key, bytes);
+      two.b.receive(key, bytes);
+    }
+    const bool dead = round % 3 < 2;          // twice a socket, then the devices again
+    for (const int rail : {0, 1}) pair.fabric().set_port(rail, !dead);
+    for (auto steps = random() % 30; steps > 0; --steps) two.step();
+    ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+    for (auto steps = random() % 30; steps > 0; --steps) two.step();
+    ASSERT_TRUE(two.finish([&] {
+      if (pair.rdma(0).broken(7) || pair.rdma(1).broken(7)) ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+    })) << "round " << round;
+    EXPECT_EQ(pair.connection(0).describe().find("over a socket") != std::string::npos, dead) << pair.connection(0).describe();
+  }
+  EXPECT_GT(two.counters(0).socket_bytes_out, 1000000u);
+  EXPECT_GT(two.counters(0).bytes_out, two.counters(0).socket_bytes_out + 1000000u);
+  EXPECT_FALSE(two.a.lost || two.b.lost);
+}
+TEST(RdmaFailures, WithNoRailLeftASocketTakesOver) { goes_over_a_socket(false, 1); }
+TEST(RdmaFailures, WithNoRailLeftASocketTakesOverInRegisteredMemory) { goes_over_a_socket(true, 2); }
+
+TEST(RdmaFailures, ASocketTakesOverOnlyWhereBothAllowIt) {
+  Two two({.resumable = true}, 1);
+  two.send(1, 5000000);
+  two.step();
+  two.pair->fabric().set_port(0, false);
+  EXPECT_FALSE(two.pair->join(true));
+  EXPECT_TRUE(two.pair->rdma(0).broken(7) && two.pair->rdma(1).broken(7));
+  two.pair->fabric().set_port(0, true);
+  ASSERT_TRUE(two.pair->join(true)) << two.pair->why_not().text();
+  ASSERT_TRUE(two.finish());
+}
+
 // The verdict of an operation gives the user's memory back, whatever the peer still writes; others go on.
 TEST(RdmaFailures, NothingIsWrittenIntoMemoryThatWasGivenBack) {
   Two two({.resumable = true}, 1, true);

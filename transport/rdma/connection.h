@@ -59,6 +59,7 @@ class RdmaConnection final : public Connection {
   std::vector<std::byte> resumption();
   Result<std::vector<std::byte>> answer(std::span<const std::byte> resumption);
   Status reopen(std::span<const std::byte> answer);
+  std::uint64_t sent_again() const { return sent_again_; }
   std::uint64_t progress() const { return handled_ + peer_freed_ + moved_; }
 
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
@@ -155,6 +156,7 @@ class RdmaConnection final : public Connection {
   EndPoint there_;
   std::deque<CellInRing> in_ring_;                          // sent, not known to be handled
   std::size_t cells_again_ = 0;                             // the last so many of those are to be sent again
+  std::uint64_t sent_again_ = 0;                            // of both kinds, so far
   std::deque<Posted> writes_again_;
   std::vector<Posted> unsure_;                              // writes of failed queue pairs, of which the peer is asked
   std::uint64_t moved_ = 0;                                 // writes completed and arrived

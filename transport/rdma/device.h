@@ -20,7 +20,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   // Before anything is made on it. out_of_resources, unsupported: which call, on what, and why.
-  Status prepare();
+  Status prepare(bool relaxed_ordering);
 
   const Port& port() const { return port_; }      // as it was when opened
   bool active() const;                            // now
@@ -32,6 +32,8 @@ class Device {
 
   // Local and remote writing. Says what is wrong with RLIMIT_MEMLOCK before it tries.
   Result<ibv_mr*> add(std::byte* data, std::size_t bytes);
+  // Of memory of another device, behind a dma-buf's descriptor. unsupported: the kernel or libibverbs cannot; out_of_resources.
+  Result<ibv_mr*> add_dmabuf(int descriptor, std::uint64_t offset, std::byte* data, std::size_t bytes);
   void drop(ibv_mr* registration);
 
   // Completions that are there, at most as many as fit.
@@ -53,6 +55,7 @@ class Device {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* completions_ = nullptr;
   int room_ = 0, used_ = 0;             // of the completion queue
+  unsigned access_ = 0;
   bool armed_ = false;
   Port port_;
 };

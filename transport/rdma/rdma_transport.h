@@ -38,6 +38,8 @@ class RdmaTransport : public Transport {
   virtual void resume(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) = 0;
   // What has arrived or was acknowledged so far, in some unit.
   virtual std::uint64_t progress(int peer) const = 0;
+  // Cells and writes that were sent to it again, after breaks.
+  virtual std::uint64_t sent_again(int peer) const = 0;
   // Says good-bye without waiting. Nothing more is said of this peer; its connection is gone when the call returns, or when poll() does.
   virtual void disconnect(int peer) = 0;
   virtual const rdma::RdmaCounters& counters() const = 0;

@@ -135,8 +135,8 @@ Status RdmaConnection::reopen(std::span<const std::byte> answers) {
 
 bool RdmaConnection::send_again() {
   if (state_ != State::up || (cells_again_ == 0 && writes_again_.empty())) return false;
-  const std::uint64_t before = shared_.counters.sent_again;
-  for (; cells_again_ > 0 && main().has_room(1, true); --cells_again_, ++shared_.counters.sent_again) {
+  const std::uint64_t before = sent_again_;
+  for (; cells_again_ > 0 && main().has_room(1, true); --cells_again_, ++sent_again_) {
     const CellInRing& cell = in_ring_[in_ring_.size() - cells_again_];
     std::byte* at = rings_->data() + kRingBytes + cell.unit * kUnit;
     Cell header;
@@ -145,9 +145,10 @@ bool RdmaConnection::send_again() {
     std::memcpy(at, &header, sizeof header);
     if (const Status status = post_cell(cell, false); !status) fail(status);
   }
-  for (; !writes_again_.empty() && main().has_room(1); writes_again_.pop_front(), ++shared_.counters.sent_again)
+  for (; !writes_again_.empty() && main().has_room(1); writes_again_.pop_front(), ++sent_again_)
     if (const Status status = post_write(main_, writes_again_.front(), true); !status) fail(status);
-  return shared_.counters.sent_again != before;
+  shared_.counters.sent_again += sent_again_ - before;
+  return sent_again_ != before;
 }
 
 }  // namespace tutti::transport::rdma

@@ -82,7 +82,7 @@ Result<std::unique_ptr<VerbsTransport>> VerbsTransport::make(const Verbs& verbs,
   const auto chosen = choose_ports(ports, options.devices, options.numa, why);
   for (const Port& port : chosen) {
     const auto at = std::find_if(devices.begin(), devices.end(), [&](const auto& d) { return d && d->port() == port; });
-    if (Status status = (*at)->prepare(); !status) return status;
+    if (Status status = (*at)->prepare(options.relaxed_ordering); !status) return status;
     if (out->shared_.devices.size() < kMostPorts) out->shared_.devices.push_back(std::move(*at));
   }
   if (out->shared_.devices.empty()) return Status(Code::unsupported, "no RDMA device can be used: " + why);
@@ -471,6 +471,11 @@ bool VerbsTransport::broken(int peer) const {
 std::uint64_t VerbsTransport::progress(int peer) const {
   const auto at = links_.find(peer);
   return at == links_.end() ? 0 : at->second->connection->progress();
+}
+
+std::uint64_t VerbsTransport::sent_again(int peer) const {
+  const auto at = links_.find(peer);
+  return at == links_.end() ? 0 : at->second->connection->sent_again();
 }
 
 void VerbsTransport::disconnect(int peer) {

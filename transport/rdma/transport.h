@@ -22,6 +22,7 @@ class VerbsTransport final : public RdmaTransport {
   bool broken(int peer) const override;
   void resume(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) override;
   std::uint64_t progress(int peer) const override;
+  std::uint64_t sent_again(int peer) const override;
   void disconnect(int peer) override;
   std::string describe_devices() const override;
 
