@@ -22,6 +22,7 @@ transport::rdma::RdmaOptions rdma_options(const Settings& settings, int numa) {
   transport::rdma::RdmaOptions options;
   options.numa = numa;
   options.relaxed_ordering = settings.ib_relaxed_ordering;
+  options.gpu_distance = settings.ib_gpu_distance;
   if (settings.ib_tcp) options.socket_after = settings.link_timeout / 2;
   options.devices = settings.ib_hca;
   if (!settings.ib_gid_index.empty()) options.gid_index = std::stoi(settings.ib_gid_index);

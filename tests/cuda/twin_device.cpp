@@ -161,10 +161,9 @@ Result<std::byte*> TwinDevice::allocate(std::size_t bytes) {
   void* const outside = mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
   void* const within = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   TUTTI_CHECK(outside != MAP_FAILED && within != MAP_FAILED);
-  close(file);
   std::memset(within, 0xa5, size);
   std::lock_guard held(mutex_);
-  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within)};
+  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within), file};
   return static_cast<std::byte*>(outside);
 }
 
@@ -174,7 +173,22 @@ void TwinDevice::release(std::byte* memory) {
   TUTTI_CHECK(it != memory_.end());
   munmap(it->second.inside, pages(it->second.bytes));
   munmap(memory, pages(it->second.bytes));
+  close(it->second.file);
   memory_.erase(it);
+}
+
+std::byte* TwinDevice::reached_by_devices(const std::byte* memory, std::size_t bytes) {
+  std::byte* const first = inside(memory);
+  return first != memory && inside(memory + bytes - 1) == first + bytes - 1 ? first : nullptr;
+}
+
+Result<Device::Exported> TwinDevice::export_memory(const std::byte* memory, std::size_t) {
+  if (!exports_memory) return Status(Code::unsupported, "no dma-buf support in this driver");
+  std::lock_guard held(mutex_);
+  auto it = memory_.upper_bound(memory);
+  TUTTI_CHECK(it != memory_.begin());
+  --it;
+  return Exported{dup(it->second.file), std::uint64_t(memory - it->first)};
 }
 
 std::vector<std::byte> TwinDevice::read(const std::byte* memory, std::size_t bytes) {
@@ -268,7 +282,7 @@ Status TwinDevice::reduce(StreamHandle stream, const DeviceReduction& given) {
                       scaled.emplace_back(bytes);
                       const std::byte* const from = inside(given.inputs[k]);
                       if (factors.empty())
-                        kernels::copy(scaled.back().data(), from, bytes);
+                        std::memcpy(scaled.back().data(), from, bytes);
                       else
                         kernels::scale(given.type, scaled.back().data(), from, given.count, factors[std::size_t(k)]);
                       inputs.push_back(scaled.back().data());

@@ -40,7 +40,8 @@ struct FakeFabric::Channel : ibv_comp_channel {
   Queue* queue = nullptr;
 };
 struct FakeFabric::Memory : ibv_mr {
-  int host = 0;
+  std::byte* bytes = nullptr;      // where they can be touched
+  std::byte* at(std::uint64_t address) const { return bytes + (address - reinterpret_cast<std::uintptr_t>(addr)); }
 };
 struct FakeFabric::Pair : ibv_qp {
   struct Send {
@@ -110,12 +111,18 @@ struct FakeCalls {
   static ibv_pd* alloc_pd(ibv_context* context) { return ++fabric().objects_, new ibv_pd{context, 0}; }
   static int dealloc_pd(ibv_pd* domain) { return --fabric().objects_, delete domain, 0; }
   static ibv_mr* reg_mr(ibv_pd* domain, void* data, std::size_t bytes, int) {
+    std::byte* const foreign = fabric().foreign(static_cast<std::byte*>(data), bytes);
+    if (foreign && !fabric().takes_foreign) return errno = EFAULT, nullptr;
+    return add(domain, data, bytes, foreign ? foreign : static_cast<std::byte*>(data));
+  }
+  static ibv_mr* add(ibv_pd* domain, void* data, std::size_t bytes, std::byte* touched) {
     if (fabric().registered_ + bytes > fabric().memory_limit) return errno = ENOMEM, nullptr;
     auto* memory = new F::Memory{};
     memory->context = domain->context;
     memory->pd = domain;
     memory->addr = data;
     memory->length = bytes;
+    memory->bytes = touched;
     memory->lkey = memory->rkey = ++fabric().last_key_;
     fabric().memories_[memory->rkey] = memory;
     fabric().registered_ += bytes;
@@ -127,12 +134,13 @@ struct FakeCalls {
     if (memory) fabric().relaxed_ += (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
     return memory;
   }
-  // The descriptor is a file whose pages are the memory: the same that `address` maps.
-  static ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t, std::size_t bytes, std::uint64_t address, int descriptor, int access) {
+  static ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t, std::size_t bytes, std::uint64_t address, int descriptor, int) {
     if (fabric().dmabuf_error) return errno = fabric().dmabuf_error, nullptr;
-    if (::fcntl(descriptor, F_GETFD) < 0) return errno = EBADF, nullptr;
+    auto* const data = reinterpret_cast<std::byte*>(address);
+    std::byte* const foreign = fabric().foreign(data, bytes);
+    if (::fcntl(descriptor, F_GETFD) < 0 || !foreign) return errno = EBADF, nullptr;
     ++fabric().dmabufs_;
-    return reg_mr(domain, reinterpret_cast<void*>(address), bytes, access);
+    return add(domain, data, bytes, foreign);
   }
   static int dereg_mr(ibv_mr* memory) {
     fabric().memories_.erase(memory->rkey);
@@ -316,10 +324,12 @@ bool FakeFabric::carry_out(Pair& pair) {
   const Pair::Send& send = pair.sends.front();
   const std::uint32_t bytes = send.piece.length;
   const bool inlined = send.request.send_flags & IBV_SEND_INLINE;
-  if (bytes && !inlined && !find(send.piece.lkey, send.piece.addr, bytes)) return complete(pair, IBV_WC_LOC_PROT_ERR), true;
+  const Memory* from = find(send.piece.lkey, send.piece.addr, bytes);
+  if (bytes && !inlined && !from) return complete(pair, IBV_WC_LOC_PROT_ERR), true;
   const Memory* into = find(send.request.wr.rdma.rkey, send.request.wr.rdma.remote_addr, bytes);
   if (bytes && (!into || into->pd != peer.pd)) return complete(pair, IBV_WC_REM_ACCESS_ERR), true;
-  if (bytes) std::memcpy(reinterpret_cast<void*>(send.request.wr.rdma.remote_addr), inlined ? send.inlined.data() : reinterpret_cast<const void*>(send.piece.addr), bytes);
+  if (bytes) std::memcpy(into->at(send.request.wr.rdma.remote_addr), inlined ? send.inlined.data() : from->at(send.piece.addr), bytes);
+  if (bytes && damages_foreign && into->bytes != into->addr) into->at(send.request.wr.rdma.remote_addr)[bytes / 2] ^= std::byte{1};
   ibv_wc arrived{};
   arrived.wr_id = peer.receives.front();
   arrived.opcode = IBV_WC_RECV_RDMA_WITH_IMM;

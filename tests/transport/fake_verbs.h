@@ -45,6 +45,10 @@ class FakeFabric {
   // Registers no more than this.
   static inline std::size_t default_memory_limit = ~std::size_t(0);
   std::size_t memory_limit = default_memory_limit;
+  // Where the bytes of another device's memory are, for who has it registered; null: they are the host's. And whether ibv_reg_mr takes such.
+  std::function<std::byte*(const std::byte*, std::size_t)> foreign = [](const std::byte*, std::size_t) { return nullptr; };
+  bool takes_foreign = false;
+  bool damages_foreign = false;                                // what is written there
   int dmabuf_error = 0;                                        // instead of a registration
   std::uint64_t relaxed() const { return relaxed_; }           // registrations with relaxed ordering
   std::uint64_t dmabufs() const { return dmabufs_; }           // of other devices' memory

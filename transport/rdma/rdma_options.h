@@ -15,6 +15,7 @@ struct RdmaOptions {
   int service_level = 0, traffic_class = 0;
   bool resumable = false;                       // Listener::on_broken, rather than on_lost, where all queue pairs have failed
   bool relaxed_ordering = true;                 // of PCIe
+  std::string gpu_distance = "PXB";             // TUTTI_IB_GPU_DISTANCE
   Nanoseconds socket_after{-1};                 // broken for so long, a connection goes on over a socket, where both sides allow it; -1: never
   int numa = -1;                                // where this rank runs
   std::size_t segment_bytes = 0;                // of large messages; 0: by their size

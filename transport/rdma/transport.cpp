@@ -111,6 +111,15 @@ std::string VerbsTransport::describe_devices() const {
   return out;
 }
 
+void VerbsTransport::use_gpu(tutti::Device& gpu) {
+  TUTTI_CHECK(links_.empty() && joining_ == 0);
+  gpu_ = std::make_unique<GpuDirect>(gpu, shared_.devices, distance_named(shared_.options.gpu_distance));
+  shared_.registrations.use(gpu_.get());
+  for (const std::string& line : gpu_->describe()) log::write(log::Level::info, "GPUDirect RDMA " + line);
+}
+
+bool VerbsTransport::reaches(const std::byte* data, std::size_t bytes) { return shared_.registrations.find(data, bytes) != nullptr; }
+
 Status VerbsTransport::prepare_pools() {
   if (shared_.stagings) return {};
   auto landings = Pool::make(shared_.devices, shared_.options.landing_bytes);

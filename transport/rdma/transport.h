@@ -24,6 +24,8 @@ class VerbsTransport final : public RdmaTransport {
   std::uint64_t progress(int peer) const override;
   std::uint64_t sent_again(int peer) const override;
   void disconnect(int peer) override;
+  void use_gpu(tutti::Device& gpu) override;
+  bool reaches(const std::byte* data, std::size_t bytes) override;
   std::string describe_devices() const override;
 
   std::string name() const override { return "rdma"; }
@@ -35,6 +37,7 @@ class VerbsTransport final : public RdmaTransport {
   void wake_done() override;
   std::size_t memory_bytes() const override;
 
+  const GpuDirect* gpu() const { return gpu_.get(); }
   const RdmaCounters& counters() const override { return shared_.counters; }
   std::string debts() const override;
 
@@ -79,6 +82,7 @@ class VerbsTransport final : public RdmaTransport {
   void number(Link& link);
 
   Shared shared_;
+  std::unique_ptr<GpuDirect> gpu_;
   std::vector<std::shared_ptr<void>> watches_;
   std::vector<Slot> slots_;                                 // by the id of a queue pair
   std::unordered_map<int, std::shared_ptr<Link>> links_;
