@@ -191,6 +191,8 @@ void breaks_and_resumes(int rails, bool registered, std::uint64_t seed) {
     })) << "round " << round;
   }
   EXPECT_GE(two.pair->fabric().failures(), 6u);
+  for (int i = 0; i < 1000; ++i) two.step();
+  EXPECT_EQ(two.pair->rdma(0).debts() + two.pair->rdma(1).debts(), "");
   EXPECT_FALSE(two.a.lost || two.b.lost);
 }
 TEST(RdmaFailures, OneRailBreaksAndResumes) { breaks_and_resumes(1, false, 3); }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "transport/rdma/bytes.h"
 #include "transport/rdma/connection.h"
 
 namespace tutti::transport::rdma {
@@ -17,20 +18,6 @@ struct Asked {
   std::uint32_t grant = 0;
   std::uint64_t offset = 0;
 };
-
-template <class T>
-void append(std::vector<std::byte>& out, const T& value) {
-  out.resize(out.size() + sizeof value);
-  std::memcpy(out.data() + out.size() - sizeof value, &value, sizeof value);
-}
-
-template <class T>
-bool take(std::span<const std::byte>& from, T& value) {
-  if (from.size() < sizeof value) return false;
-  std::memcpy(&value, from.data(), sizeof value);
-  from = from.subspan(sizeof value);
-  return true;
-}
 
 }  // namespace
 

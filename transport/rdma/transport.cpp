@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/check.h"
 #include "core/log.h"
+#include "transport/rdma/bytes.h"
 
 namespace tutti::transport {
 
@@ -31,27 +31,21 @@ constexpr auto kSettleLimit = 500ms;
 
 std::vector<std::byte> encode(const EndPoint& end) {
   std::vector<std::byte> out;
-  const auto put = [&](const auto& value) {
-    out.resize(out.size() + sizeof value);
-    std::memcpy(out.data() + out.size() - sizeof value, &value, sizeof value);
-  };
-  put(end.inbox);
-  put(end.keys);
-  for (const QueueAddress& queue : end.queues) put(queue.number), put(queue.first_packet);
+  append(out, end.inbox);
+  append(out, end.keys);
+  for (const QueueAddress& queue : end.queues) append(out, queue.number), append(out, queue.first_packet);
   return out;
 }
 
 Result<EndPoint> decode_end_point(std::span<const std::byte> bytes, std::size_t queues) {
   EndPoint end;
-  if (bytes.size() != sizeof end.inbox + sizeof end.keys + queues * 8) return Status(Code::network, "rdma: where the peer's queue pairs are cannot be read");
-  std::memcpy(&end.inbox, bytes.data(), sizeof end.inbox);
-  std::memcpy(end.keys, bytes.data() + sizeof end.inbox, sizeof end.keys);
-  for (std::size_t i = 0; i < queues; ++i) {
+  bool good = take(bytes, end.inbox) && take(bytes, end.keys);
+  for (std::size_t i = 0; good && i < queues; ++i) {
     QueueAddress queue;
-    std::memcpy(&queue.number, bytes.data() + sizeof end.inbox + sizeof end.keys + 8 * i, 4);
-    std::memcpy(&queue.first_packet, bytes.data() + sizeof end.inbox + sizeof end.keys + 8 * i + 4, 4);
+    good = take(bytes, queue.number) && take(bytes, queue.first_packet);
     end.queues.push_back(queue);
   }
+  if (!good || !bytes.empty()) return Status(Code::network, "rdma: where the peer's queue pairs are cannot be read");
   return end;
 }
 
@@ -226,8 +220,8 @@ Task<Status> VerbsTransport::greet(Link& link, TimePoint deadline, bool& broken)
     if (!in_time) break;
   }
   const std::uint64_t own = connection.good_queues();
-  std::vector<std::byte> frame(sizeof own);
-  std::memcpy(frame.data(), &own, sizeof own);
+  std::vector<std::byte> frame;
+  append(frame, own);
   auto telling = send_frame(shared_.loop, *link.sockets[0], std::move(frame), shared_.loop.now() + kJoinLimit);
   const Status told = co_await telling;
   co_await hearing;
@@ -247,12 +241,10 @@ Task<void> VerbsTransport::hear_greeting(Link& link, Result<std::uint64_t>& good
   auto receiving = receive_frame(shared_.loop, *link.sockets[0], shared_.loop.now() + 2 * kJoinLimit);
   const auto frame = co_await receiving;
   std::uint64_t theirs = 0;
-  if (frame && frame->size() == sizeof theirs) {
-    std::memcpy(&theirs, frame->data(), sizeof theirs);
-    good = theirs;
-  } else {
-    good = frame ? Status(Code::network, "rdma: the peer's greeting cannot be read") : frame.status();
-  }
+  std::span<const std::byte> bytes;
+  if (frame) bytes = *frame;
+  if (take(bytes, theirs) && bytes.empty()) good = theirs;
+  else good = frame ? Status(Code::network, "rdma: the peer's greeting cannot be read") : frame.status();
   link.moved->set();
 }
 
