@@ -87,7 +87,7 @@ struct FakeCalls {
     delete static_cast<F::Context*>(context);
     return 0;
   }
-  static int query_device(ibv_context*, ibv_device_attr* out) { return *out = {}, out->phys_port_cnt = 1, 0; }
+  static int query_device(ibv_context*, ibv_device_attr* out) { return *out = {}, out->phys_port_cnt = 1, out->vendor_id = F::default_vendor, 0; }
   static int query_port(ibv_context* context, std::uint8_t, _compat_ibv_port_attr* compat) {
     const Port& port = static_cast<F::Context*>(context)->made_of->port;
     auto* out = reinterpret_cast<ibv_port_attr*>(compat);
@@ -200,6 +200,7 @@ struct FakeCalls {
     if (pair.now != before) return EINVAL;
     if (wanted->qp_state == IBV_QPS_RTR) pair.there = wanted->dest_qp_num;
     pair.now = wanted->qp_state;
+    if (mask & IBV_QP_RETRY_CNT) fabric().retries_ = wanted->retry_cnt;
     return 0;
   }
   static int destroy_qp(ibv_qp* qp) {

@@ -49,6 +49,8 @@ class FakeFabric {
   std::function<std::byte*(const std::byte*, std::size_t)> foreign = [](const std::byte*, std::size_t) { return nullptr; };
   bool takes_foreign = false;
   bool damages_foreign = false;                                // what is written there
+  static inline std::uint32_t default_vendor = 0x2c9;
+  int retries() const { return retries_; }                     // as the last queue pair was told
   int dmabuf_error = 0;                                        // instead of a registration
   std::uint64_t relaxed() const { return relaxed_; }           // registrations with relaxed ordering
   std::uint64_t dmabufs() const { return dmabufs_; }           // of other devices' memory
@@ -84,7 +86,7 @@ class FakeFabric {
   std::uint32_t last_number_ = 100, last_key_ = 1000;
   std::size_t registered_ = 0, objects_ = 0;
   std::uint64_t not_ready_ = 0, relaxed_ = 0, dmabufs_ = 0;
-  int fail_in_ = -1;
+  int fail_in_ = -1, retries_ = 0;
   ibv_wc_status fail_with_ = IBV_WC_SUCCESS;
   unsigned failures_ = 0;
   int host_ = 0;

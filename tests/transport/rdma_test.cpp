@@ -158,6 +158,15 @@ TEST(RdmaFailures, EachBadCompletionIsToldWithWhoAndWhat) {
   }
 }
 
+// To the kernel's soft-RoCE seven retries are endless ones, and a dead link would never be seen.
+TEST(RdmaFailures, SoftRoceIsNotToldToRetryForEver) {
+  EXPECT_EQ(Two({}).pair->fabric().retries(), 7);
+  FakeFabric::default_vendor = 0xffffff;
+  Two soft({});
+  FakeFabric::default_vendor = 0x2c9;
+  EXPECT_EQ(soft.pair->fabric().retries(), 6);
+}
+
 TEST(RdmaFailures, WithoutMemoryToLockBothSidesSayWhyAndKeepTheirSockets) {
   End a{0}, b{1};
   FakeFabric::default_memory_limit = 100000;

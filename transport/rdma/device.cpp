@@ -18,6 +18,7 @@ namespace tutti::transport::rdma {
 namespace {
 
 constexpr int kLeastCompletions = 1024;
+constexpr std::uint32_t kSoftRoce = 0xffffff;       // its vendor; the kernel's rdma_rxe counts down from 6 and less, and from 7 never
 
 double gbps_of(int speed, int width) {
   const double lane = [&] {
@@ -107,6 +108,7 @@ std::vector<std::unique_ptr<Device>> Device::open_all(const Verbs& verbs) {
       std::unique_ptr<Device> device(new Device(verbs, context));
       ibv_device_attr attributes{};
       if (verbs.query_device(context, &attributes) == 0) ports = attributes.phys_port_cnt;
+      if (attributes.vendor_id == kSoftRoce) device->most_retries_ = 6;
       device->port_.device = verbs.get_device_name(list[i]);
       device->port_.connects = list[i]->transport_type == IBV_TRANSPORT_IB;
       if (device->read(std::uint8_t(number))) out.push_back(std::move(device));

@@ -24,6 +24,7 @@ class Device {
 
   const Port& port() const { return port_; }      // as it was when opened
   bool active() const;                            // now
+  int most_retries() const { return most_retries_; }        // that end: it takes more for endless ones
   const Verbs& verbs() const { return verbs_; }
   ibv_pd* domain() const { return domain_; }
   ibv_cq* completions() const { return completions_; }
@@ -56,6 +57,7 @@ class Device {
   ibv_cq* completions_ = nullptr;
   int room_ = 0, used_ = 0;             // of the completion queue
   unsigned access_ = 0;
+  int most_retries_ = 7;
   bool armed_ = false;
   Port port_;
 };

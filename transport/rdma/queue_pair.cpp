@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -81,7 +82,7 @@ Status QueuePair::connect(const QueueAddress& peer, const Gid& own_gid, int mtu,
   a = {};
   a.qp_state = IBV_QPS_RTS;
   a.timeout = std::uint8_t(options.timeout);
-  a.retry_cnt = std::uint8_t(options.retry);
+  a.retry_cnt = std::uint8_t(std::min(options.retry, device_.most_retries()));
   a.rnr_retry = 7;                     // without end; credits see to it that receives are there
   a.sq_psn = first_packet_;
   a.max_rd_atomic = 1;
