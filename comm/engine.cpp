@@ -38,7 +38,7 @@ transport::TcpOptions tcp_options(const Settings& settings) {
 }  // namespace
 
 Engine::Engine(EngineSetup setup)
-    : settings_(std::move(setup.settings)), world_rank_(setup.world_rank), world_size_(setup.world_size),
+    : settings_(std::move(setup.settings)), world_rank_(setup.world_rank), world_size_(setup.world_size), numa_(setup.numa),
       oversubscribed_(setup.oversubscribed), threaded_(setup.threaded), loop_(std::move(setup.loop)),
       directory_(std::move(setup.directory)),
       journal_(*loop_, std::move(setup.recorder), setup.threaded && record::has_even_counter()), peers_(std::size_t(setup.world_size)) {

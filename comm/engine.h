@@ -72,6 +72,7 @@ struct EngineSetup {
   std::unique_ptr<record::Recorder> recorder;   // the flight recorder; null: none
   Settings settings;
   int world_rank = 0, world_size = 1, local_rank = 0;
+  int numa = -1;                          // node where this rank runs, as the kernel numbers them; -1: not known
   bool oversubscribed = false;            // more ranks on this host than cores
   bool threaded = true;                   // false: no progress thread (simulation drives)
 };
@@ -119,6 +120,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   // The verdict is known: ends all operations of the communicator with it.
   void settle(Member& member, const Status& verdict);
   void connect(int world_rank);
+  Purpose over_network();                  // what is tried first with ranks of other hosts
   std::unique_ptr<Execution> take_execution();
   void keep(std::unique_ptr<Execution> execution);
   Wire wire(int world_rank) const { return peers_[std::size_t(world_rank)].wire; }
@@ -166,7 +168,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void check_result(Operation& operation);
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
   void note_service(const Operation& operation);
-  std::string metrics_text() const, link_metrics() const;
+  std::string metrics_text() const, link_metrics() const, rdma_metrics() const;
   void deliver_parked(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
   void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
@@ -208,7 +210,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::uint32_t looks_for_a_clock() const;
 
   Settings settings_;
-  int world_rank_, world_size_;
+  int world_rank_, world_size_, numa_;
   bool oversubscribed_, threaded_;
   std::unique_ptr<Loop> loop_;
   std::unique_ptr<Directory> directory_;

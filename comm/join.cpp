@@ -199,6 +199,7 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
     setup.world_rank = world->rank();
     setup.world_size = world->rank_count();
     setup.local_rank = world->local_rank();
+    setup.numa = world->info(world->rank()).numa;
     setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;
     setup.directory = std::make_unique<WorldDirectory>(*loop, std::move(world));
   }

@@ -86,7 +86,9 @@ void Engine::resume(int peer, bool dialler, std::vector<std::unique_ptr<Stream>>
   if (by_rdma(peer)) {
     p.renewing = true;
     return rdma_->resume(peer, std::move(streams), dialler, [this, peer](const Status& status) {
-      peers_[std::size_t(peer)].renewing = false;
+      Peer& mended = peers_[std::size_t(peer)];
+      mended.renewing = false;
+      if (status.ok() && mended.broken_since != TimePoint{}) journal_.mended(peer, loop_->now() - mended.broken_since, rdma_->sent_again(peer), false);
       if (status.ok()) return log::info("{}: connected again: {}", describe(peer), wire(peer).connection->describe());
       log::debug("{}: no new RDMA connection: {}", describe(peer), status.text());      // mend() tries again
     });
@@ -135,7 +137,9 @@ void Engine::note_repairs(TimePoint now) {
   if (now < next_repairs_note_) return;
   next_repairs_note_ = now + kNoteRepairsEvery;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i].state != Peer::up || peers_[i].wire.transport != tcp_.get()) continue;
+    if (peers_[i].state != Peer::up) continue;
+    if (by_rdma(int(i))) journal_.repaired(int(i), rdma_->sent_again(int(i)), 0);
+    if (peers_[i].wire.transport != tcp_.get()) continue;
     const auto repairs = tcp_->repairs(int(i));
     journal_.repaired(int(i), repairs.frames, repairs.segments);
   }

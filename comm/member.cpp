@@ -202,7 +202,7 @@ Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType typ
     // Not connected yet: what will be tried first.
     const bool here = levels_.empty() || levels_[0][std::size_t(peer)] == levels_[0][std::size_t(rank_)];
     const std::string& allowed = engine_->settings().transport;
-    names.push_back(allowed == "auto" ? (here ? "shm" : "tcp") : allowed);
+    names.push_back(allowed == "shm" || (allowed == "auto" && here) ? "shm" : name_of(engine_->over_network()));
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());

@@ -6,6 +6,7 @@
 
 #include "comm/engine.h"
 #include "comm/member.h"
+#include "transport/rdma/rdma_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace tutti::comm {
@@ -87,15 +88,33 @@ std::string metric(const char* name, const char* kind, const char* help, const s
 std::string Engine::link_metrics() const {
   std::string frames, segments;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const std::string labels = fmt::format("rank=\"{}\",peer=\"{}\"", world_rank_, i);
+    if (by_rdma(int(i))) frames += sample("tutti_link_resent_frames_total", labels, double(rdma_->sent_again(int(i))));
     if (peers_[i].wire.transport != tcp_.get()) continue;
     const auto repairs = tcp_->repairs(int(i));
-    const std::string labels = fmt::format("rank=\"{}\",peer=\"{}\"", world_rank_, i);
     frames += sample("tutti_link_resent_frames_total", labels, double(repairs.frames));
     segments += sample("tutti_link_retransmitted_segments_total", labels, double(repairs.segments));
   }
   if (frames.empty()) return "";
   return metric_head("tutti_link_resent_frames_total", "counter", "Frames sent again to that peer.") + frames +
          metric_head("tutti_link_retransmitted_segments_total", "counter", "TCP segments that the kernel sent again to that peer.") + segments;
+}
+
+std::string Engine::rdma_metrics() const {
+  if (!rdma_) return "";
+  const std::string rank = fmt::format("rank=\"{}\"", world_rank_);
+  const auto counter = [&](const char* name, const char* help, std::uint64_t value) { return metric(name, "counter", help, rank, double(value)); };
+  const transport::rdma::RdmaCounters& rdma = rdma_->counters();
+  return counter("tutti_rdma_sent_bytes_total", "Bytes written to peers, small messages' headers included.", rdma.bytes_out) +
+         counter("tutti_rdma_socket_bytes_total", "Of those, the ones that went over a socket, because no RDMA rail worked.", rdma.socket_bytes_out) +
+         counter("tutti_rdma_copied_bytes_total", "Payload copied on its way to a device, or from where it landed.", rdma.copied_out + rdma.copied_in) +
+         counter("tutti_rdma_work_requests_total", "Writes posted.", rdma.work_requests) +
+         counter("tutti_rdma_doorbells_total", "Calls of the device that posted writes or receives.", rdma.doorbells) +
+         counter("tutti_rdma_completions_total", "Completions of writes.", rdma.completions) +
+         counter("tutti_rdma_arrivals_total", "Writes of peers.", rdma.arrivals) +
+         counter("tutti_rdma_registrations_total", "Registrations of users' memory.", rdma.registrations) +
+         counter("tutti_rdma_breaks_total", "Connections of which all queue pairs had failed.", rdma.breaks) +
+         counter("tutti_rdma_resent_total", "Writes sent again after that.", rdma.sent_again);
 }
 
 std::string Engine::metrics_text() const {
@@ -115,7 +134,7 @@ std::string Engine::metrics_text() const {
          counter("tutti_tcp_received_bytes_total", "Bytes from the wire, headers included.", tcp.bytes_in) +
          counter("tutti_tcp_resent_frames_total", "Frames sent again: damaged ones, and those of connections that broke.", tcp.resends) +
          counter("tutti_tcp_damaged_frames_total", "Payloads with a wrong checksum.", tcp.damaged) +
-         counter("tutti_tcp_lost_sockets_total", "Sockets that broke or were replaced.", tcp.sockets_lost) + link_metrics() +
+         counter("tutti_tcp_lost_sockets_total", "Sockets that broke or were replaced.", tcp.sockets_lost) + link_metrics() + rdma_metrics() +
          gauge("tutti_memory_bytes", "Memory that the library holds for this rank.", memory_bytes());
 }
 

@@ -18,8 +18,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kDialMeAfter{500}; // a peer in the same call dials within far less
 
-transport::rdma::RdmaOptions rdma_options(const Settings& settings) {
+transport::rdma::RdmaOptions rdma_options(const Settings& settings, int numa) {
   transport::rdma::RdmaOptions options;
+  options.numa = numa;
+  options.relaxed_ordering = settings.ib_relaxed_ordering;
+  options.gpu_distance = settings.ib_gpu_distance;
+  if (settings.ib_tcp) options.socket_after = settings.link_timeout / 2;
   options.devices = settings.ib_hca;
   if (!settings.ib_gid_index.empty()) options.gid_index = std::stoi(settings.ib_gid_index);
   options.queues = settings.ib_qps;
@@ -43,7 +47,7 @@ void Engine::connect(int world_rank) {
   // The higher rank dials; the other waits to be dialled, which happens when the peer makes the same call.
   if (world_rank_ > world_rank) {
     const bool tries_memory = settings_.transport == "auto" || settings_.transport == "shm";
-    return dial(world_rank, tries_memory ? Purpose::shm : rdma() ? Purpose::rdma : Purpose::tcp);
+    return dial(world_rank, tries_memory ? Purpose::shm : over_network());
   }
   // Or when it is asked to: it may be making another call, and shall hear of ours.
   peer.reminder = loop_->at(loop_->now() + kDialMeAfter, [this, world_rank] {
@@ -58,7 +62,7 @@ transport::RdmaTransport* Engine::rdma() {
   else if (settings_.encrypt) no_rdma_ = "TUTTI_ENCRYPT=1, and RDMA is not encrypted";
   else if (loop_->doorbell_descriptor() < 0) no_rdma_ = "simulated";
   if (!no_rdma_.empty()) return nullptr;
-  auto made = transport::RdmaTransport::make(*loop_, *this, rdma_options(settings_));
+  auto made = transport::RdmaTransport::make(*loop_, *this, rdma_options(settings_, numa_));
   if (!made) {
     no_rdma_ = made.status().text();
     log::write(settings_.transport == "rdma" ? log::Level::warning : log::Level::debug, fmt::format("no RDMA here: {}", no_rdma_));
@@ -70,6 +74,8 @@ transport::RdmaTransport* Engine::rdma() {
   return rdma_.get();
 }
 
+Purpose Engine::over_network() { return rdma() ? Purpose::rdma : Purpose::tcp; }
+
 void Engine::dial(int world_rank, Purpose purpose) {
   const int count = purpose == Purpose::shm ? 1 : std::max(1, settings_.sockets);
   directory_->dial(world_rank, purpose, count, settings_.init_timeout, [this, world_rank, purpose](auto streams) {
@@ -79,7 +85,7 @@ void Engine::dial(int world_rank, Purpose purpose) {
       return cannot_connect(world_rank, Status(Code::network, fmt::format("{}; TUTTI_TRANSPORT=shm allows nothing but shared memory: is it on another host or in "
                                                                           "another container? TUTTI_TRANSPORT=auto uses tcp there", streams.status().text())));
     log::debug("no shared memory with {}: {}", describe(world_rank), streams.status().text());
-    dial(world_rank, rdma() ? Purpose::rdma : Purpose::tcp);
+    dial(world_rank, over_network());
   });
 }
 
@@ -92,7 +98,7 @@ void Engine::streams_ready(int world_rank, Purpose purpose, bool opener, std::ve
 void Engine::join_by_shm(int world_rank, bool opener, std::unique_ptr<Stream> stream) {
   shm_->connect(world_rank, std::move(stream), opener, [this, world_rank, opener](Result<transport::Connection*> result) {
     if (!result && opener && settings_.transport != "shm") {
-      const Purpose next = rdma() ? Purpose::rdma : Purpose::tcp;
+      const Purpose next = over_network();
       log::info("no shared memory with {}: {}; using {}", describe(world_rank), result.status().text(), name_of(next));
       return dial(world_rank, next);
     }

@@ -56,6 +56,9 @@ struct Settings {
   int ib_sl = 0;                                      // TUTTI_IB_SL: service level
   int ib_traffic_class = 0;                           // TUTTI_IB_TRAFFIC_CLASS: of RoCE packets
   int ib_qps = 1;                                     // TUTTI_IB_QPS: queue pairs for each pair of ranks and rail
+  bool ib_tcp = true;                                 // TUTTI_IB_TCP: instead of RDMA that stays broken
+  bool ib_relaxed_ordering = true;                    // TUTTI_IB_RELAXED_ORDERING: of PCIe
+  std::string ib_gpu_distance = "PXB";                // TUTTI_IB_GPU_DISTANCE: LOC, PIX, PXB, PHB, SYS: between GPU and device
   std::string simd;                                   // TUTTI_SIMD: scalar, avx2, avx512, neon
   std::string job_key;                                // TUTTI_JOB_KEY
   std::string topology_file;                          // TUTTI_TOPOLOGY_FILE: as topology::read_file; "" = this machine

@@ -75,6 +75,18 @@ class Device {
   virtual Status reduce(StreamHandle stream, const DeviceReduction& reduction) = 0;
   virtual Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
                       std::size_t count) = 0;
+
+  // Of its memory, for other devices: a dma-buf, whose descriptor is the caller's, and where in it the memory begins.
+  // unsupported: why there is none.
+  struct Exported {
+    int descriptor = -1;
+    std::uint64_t offset = 0;
+  };
+  virtual Result<Exported> export_memory(const std::byte*, std::size_t) {
+    return Status(Code::unsupported, "no dma-buf support in this driver");
+  }
+  virtual std::string bus_address() const { return ""; }  // on PCI, "0000:3b:00.0"; "": not known
+  virtual int numa_node() const { return -1; }
 };
 
 }  // namespace tutti

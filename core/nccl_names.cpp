@@ -103,6 +103,19 @@ std::optional<std::string> no_rdma(std::string_view value) {
   return std::nullopt;
 }
 
+std::optional<std::string> switched(std::string_view value) {
+  if (value == "0" || value == "1") return std::string(value);
+  return std::nullopt;
+}
+
+// By name, or by the number of old.
+std::optional<std::string> distance(std::string_view value) {
+  constexpr std::string_view kNames[] = {"LOC", "PIX", "PXB", "PHB", "SYS"};
+  for (std::size_t i = 0; i < std::size(kNames); ++i)
+    if (value == kNames[i] || value == std::to_string(i)) return std::string(kNames[i]);
+  return std::nullopt;
+}
+
 std::optional<std::string> as_it_is(std::string_view value) { return std::string(value); }
 
 struct Entry {
@@ -130,6 +143,8 @@ const Entry kEntries[] = {
     {{"NCCL_IB_SL", "TUTTI_IB_SL", "as it is"}, number},
     {{"NCCL_IB_TC", "TUTTI_IB_TRAFFIC_CLASS", "as it is"}, number},
     {{"NCCL_IB_QPS_PER_CONNECTION", "TUTTI_IB_QPS", "as it is"}, number},
+    {{"NCCL_IB_PCI_RELAXED_ORDERING", "TUTTI_IB_RELAXED_ORDERING", "0 or 1; 2 is the default here, too"}, switched, "2"},
+    {{"NCCL_NET_GDR_LEVEL", "TUTTI_IB_GPU_DISTANCE", "LOC, PIX, PXB, PHB, SYS, or 0 to 4"}, distance},
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ Table& table() {
 
 }  // namespace
 
-Status add_range(const std::byte* data, std::size_t bytes, bool fresh) {
+Status add_range(const std::byte* data, std::size_t bytes, bool fresh, bool of_gpu) {
   if (!data || bytes == 0) return Status(Code::invalid_argument, "register memory: no bytes");
   const std::unique_lock held(table().mutex);
   auto& ranges = table().ranges;
@@ -46,7 +46,7 @@ Status add_range(const std::byte* data, std::size_t bytes, bool fresh) {
     at = table().erase(at);
   }
   const std::uint64_t token = ++table().last_token;
-  ranges[data] = {token, data, bytes};
+  ranges[data] = {token, data, bytes, of_gpu};
   table().tokens.insert(token);
   table().count.store(ranges.size(), std::memory_order_release);
   return {};

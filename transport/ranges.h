@@ -13,11 +13,12 @@ struct Range {
   std::uint64_t token = 0;             // no two of a process have the same, one after the other at one place neither
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
+  bool of_gpu = false;                 // it cannot be touched by the host
 };
 
 // `fresh`: it has just been mapped, so whatever the table says of it is over. invalid_argument: no bytes, or a part of it is in the table
 // already.
-Status add_range(const std::byte* data, std::size_t bytes, bool fresh = false);
+Status add_range(const std::byte* data, std::size_t bytes, bool fresh = false, bool of_gpu = false);
 // False: no range begins there.
 bool drop_range(const std::byte* data);
 // The one that all these bytes are in. Some 50 ns; 1 ns while there are none.

@@ -8,7 +8,11 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
+#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -51,20 +55,22 @@ int blocks_for(std::size_t bytes) {
   return int(std::min<std::size_t>(wanted, std::size_t(processors) * kMostBlocksPerProcessor));
 }
 
-using StreamWait = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
-
-// Since 12.0 streams can wait for memory wherever there is a driver of that age.
-StreamWait find_stream_wait() {
+// Of the driver; null: it has none such.
+template <class Function>
+Function find_in_driver(const char* name, unsigned version) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000, cudaEnableDefault, &result);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
   if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) {
     cudaGetLastError();
     return nullptr;
   }
-  return reinterpret_cast<StreamWait>(found);
+  return reinterpret_cast<Function>(found);
 }
+
+// Since 12.0 streams can wait for memory wherever there is a driver of that age.
+using StreamWait = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+using GetRangeHandle = CUresult (*)(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long);
 
 // The GPU that is meant, for as long as a call takes: the thread may have another one current.
 class Current {
@@ -85,7 +91,9 @@ class Current {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int index, std::string name) : index_(index), name_(std::move(name)), stream_wait_(find_stream_wait()) {}
+  CudaDevice(int index, std::string name)
+      : index_(index), name_(std::move(name)), stream_wait_(find_in_driver<StreamWait>("cuStreamWaitValue32", 12000)),
+        get_range_handle_(find_in_driver<GetRangeHandle>("cuMemGetHandleForAddressRange", 11070)) {}
 
   std::string describe() const override { return name_; }
   Result<std::byte*> allocate(std::size_t bytes) override {
@@ -212,6 +220,33 @@ class CudaDevice final : public Device {
                      "the kernel of a cast");
   }
 
+  // The driver wants whole pages of the host.
+  Result<Exported> export_memory(const std::byte* memory, std::size_t bytes) override {
+    int supported = 0;
+    cudaDeviceGetAttribute(&supported, cudaDeviceAttr(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), index_);
+    if (!supported || !get_range_handle_) return Status(Code::unsupported, "no dma-buf support in this driver");
+    const std::size_t page = std::size_t(::sysconf(_SC_PAGESIZE));
+    const auto at = reinterpret_cast<std::uintptr_t>(memory);
+    const std::uintptr_t first = at / page * page, end = (at + bytes + page - 1) / page * page;
+    int descriptor = -1;
+    const CUresult result = get_range_handle_(&descriptor, first, end - first, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    if (result != CUDA_SUCCESS)
+      return Status(Code::unsupported, fmt::format("a dma-buf of {} bytes: the CUDA driver says {}", bytes, int(result)));
+    return Exported{descriptor, at - first};
+  }
+  std::string bus_address() const override {
+    char text[32] = "";
+    if (cudaDeviceGetPCIBusId(text, sizeof text, index_) != cudaSuccess) return cudaGetLastError(), "";
+    std::string out(text);
+    std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+    return out;
+  }
+  int numa_node() const override {
+    std::ifstream file("/sys/bus/pci/devices/" + bus_address() + "/numa_node");
+    int node = -1;
+    return file >> node ? node : -1;
+  }
+
  private:
   // One that was released; null where there is none of that size.
   template <class T>
@@ -224,6 +259,7 @@ class CudaDevice final : public Device {
   int index_;
   std::string name_;
   StreamWait stream_wait_;
+  GetRangeHandle get_range_handle_;
   std::mutex mutex_;
   std::map<std::byte*, std::size_t> pinned_;
   // Kept for the next: to free pinned memory waits for all streams of the GPU, and they may wait for who wants to.

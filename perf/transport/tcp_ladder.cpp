@@ -208,7 +208,7 @@ std::vector<Rung> make_rungs(PosixLoop& loop, int side, int pipe[2], int sockets
   std::vector<Rung> rungs;
   rungs.push_back({"bare", nullptr, {}, {}});
   const auto add = [&](std::string name, bool crc, std::size_t segment) {
-    const TcpOptions options{.sockets = sockets, .crc = crc, .segment_bytes = segment};
+    const TcpOptions options{.crc = crc, .segment_bytes = segment};
     auto ours = std::make_unique<Ours>(loop, streams(loop, side, pipe, sockets), options);
     rungs.push_back({std::move(name), std::move(ours), {}, {}});
   };

@@ -45,6 +45,9 @@ TEST(NcclNames, BecomeSettings) {
       {"NCCL_IB_GID_INDEX", "3", "TUTTI_IB_GID_INDEX", "3"},
       {"NCCL_IB_TIMEOUT", "22", "TUTTI_IB_TIMEOUT", "22"},
       {"NCCL_IB_TC", "106", "TUTTI_IB_TRAFFIC_CLASS", "106"},
+      {"NCCL_IB_PCI_RELAXED_ORDERING", "0", "TUTTI_IB_RELAXED_ORDERING", "0"},
+      {"NCCL_NET_GDR_LEVEL", "PHB", "TUTTI_IB_GPU_DISTANCE", "PHB"},
+      {"NCCL_NET_GDR_LEVEL", "4", "TUTTI_IB_GPU_DISTANCE", "SYS"},
       {"NCCL_TOPO_FILE", "/a/b.xml", "TUTTI_TOPOLOGY_FILE", "/a/b.xml"},
   };
   for (const auto& row : rows) {
@@ -57,13 +60,14 @@ TEST(NcclNames, BecomeSettings) {
 TEST(NcclNames, WhatIsNotUnderstoodIsSaidAndHasNoEffect) {
   for (const auto& [name, value, variable] : {std::tuple{"NCCL_TREE_THRESHOLD", "4Q", "TUTTI_TREE_THRESHOLD"}, {"NCCL_ALGO", "NVLS", "TUTTI_ALGO"},
                                               {"NCCL_DEBUG", "LOUD", "TUTTI_LOG"}, {"NCCL_SOCKET_IFNAME", "a,,b", "TUTTI_INTERFACE"},
-                                              {"NCCL_NSOCKS_PERTHREAD", "x", "TUTTI_SOCKETS"}}) {
+                                              {"NCCL_NSOCKS_PERTHREAD", "x", "TUTTI_SOCKETS"}, {"NCCL_NET_GDR_LEVEL", "near", "TUTTI_IB_GPU_DISTANCE"}}) {
     Shell shell{{{name, value}}, {}};
     EXPECT_EQ(shell.becomes(variable), "-");
     EXPECT_THAT(shell.told, ElementsAre(HasSubstr("no effect"))) << name;
   }
-  Shell quiet{{{"NCCL_SHM_DISABLE", "0"}}, {}};
+  Shell quiet{{{"NCCL_SHM_DISABLE", "0"}, {"NCCL_IB_PCI_RELAXED_ORDERING", "2"}}, {}};
   EXPECT_EQ(quiet.becomes("TUTTI_TRANSPORT"), "-");
+  EXPECT_EQ(quiet.becomes("TUTTI_IB_RELAXED_ORDERING"), "-");
   EXPECT_THAT(quiet.told, IsEmpty());
 }
 

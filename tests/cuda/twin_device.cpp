@@ -178,10 +178,9 @@ Result<std::byte*> TwinDevice::allocate(std::size_t bytes) {
   void* const outside = mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
   void* const within = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   TUTTI_CHECK(outside != MAP_FAILED && within != MAP_FAILED);
-  close(file);
   std::memset(within, 0xa5, size);
   std::lock_guard held(mutex_);
-  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within)};
+  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within), file};
   return static_cast<std::byte*>(outside);
 }
 
@@ -191,7 +190,22 @@ void TwinDevice::release(std::byte* memory) {
   TUTTI_CHECK(it != memory_.end());
   munmap(it->second.inside, pages(it->second.bytes));
   munmap(memory, pages(it->second.bytes));
+  close(it->second.file);
   memory_.erase(it);
+}
+
+std::byte* TwinDevice::reached_by_devices(const std::byte* memory, std::size_t bytes) {
+  std::byte* const first = inside(memory);
+  return first != memory && inside(memory + bytes - 1) == first + bytes - 1 ? first : nullptr;
+}
+
+Result<Device::Exported> TwinDevice::export_memory(const std::byte* memory, std::size_t) {
+  if (!exports_memory) return Status(Code::unsupported, "no dma-buf support in this driver");
+  std::lock_guard held(mutex_);
+  auto it = memory_.upper_bound(memory);
+  TUTTI_CHECK(it != memory_.begin());
+  --it;
+  return Exported{dup(it->second.file), std::uint64_t(memory - it->first)};
 }
 
 std::vector<std::byte> TwinDevice::read(const std::byte* memory, std::size_t bytes) {

@@ -64,6 +64,11 @@ class TwinDevice final : public Device {
   Status reduce(StreamHandle stream, const DeviceReduction& reduction) override;
   Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
               std::size_t count) override;
+  Result<Exported> export_memory(const std::byte* memory, std::size_t bytes) override;
+
+  std::atomic<bool> exports_memory{true};       // as a dma-buf
+  // Where a device would find these bytes; null: they are not this twin's.
+  std::byte* reached_by_devices(const std::byte* memory, std::size_t bytes);
 
  private:
   struct Item {
@@ -84,6 +89,7 @@ class TwinDevice final : public Device {
   struct Memory {
     std::size_t bytes;
     std::byte* inside;  // where it can be touched
+    int file;
   };
   Status enqueue(StreamHandle stream, Item item);
   bool step(std::unique_lock<std::mutex>& held);

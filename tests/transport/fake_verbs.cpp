@@ -3,6 +3,7 @@
 #include "fake_verbs.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -39,7 +40,8 @@ struct FakeFabric::Channel : ibv_comp_channel {
   Queue* queue = nullptr;
 };
 struct FakeFabric::Memory : ibv_mr {
-  int host = 0;
+  std::byte* bytes = nullptr;      // where they can be touched
+  std::byte* at(std::uint64_t address) const { return bytes + (address - reinterpret_cast<std::uintptr_t>(addr)); }
 };
 struct FakeFabric::Pair : ibv_qp {
   struct Send {
@@ -85,7 +87,7 @@ struct FakeCalls {
     delete static_cast<F::Context*>(context);
     return 0;
   }
-  static int query_device(ibv_context*, ibv_device_attr* out) { return *out = {}, out->phys_port_cnt = 1, 0; }
+  static int query_device(ibv_context*, ibv_device_attr* out) { return *out = {}, out->phys_port_cnt = 1, out->vendor_id = F::default_vendor, 0; }
   static int query_port(ibv_context* context, std::uint8_t, _compat_ibv_port_attr* compat) {
     const Port& port = static_cast<F::Context*>(context)->made_of->port;
     auto* out = reinterpret_cast<ibv_port_attr*>(compat);
@@ -109,17 +111,36 @@ struct FakeCalls {
   static ibv_pd* alloc_pd(ibv_context* context) { return ++fabric().objects_, new ibv_pd{context, 0}; }
   static int dealloc_pd(ibv_pd* domain) { return --fabric().objects_, delete domain, 0; }
   static ibv_mr* reg_mr(ibv_pd* domain, void* data, std::size_t bytes, int) {
+    std::byte* const foreign = fabric().foreign(static_cast<std::byte*>(data), bytes);
+    if (foreign && !fabric().takes_foreign) return errno = EFAULT, nullptr;
+    return add(domain, data, bytes, foreign ? foreign : static_cast<std::byte*>(data));
+  }
+  static ibv_mr* add(ibv_pd* domain, void* data, std::size_t bytes, std::byte* touched) {
     if (fabric().registered_ + bytes > fabric().memory_limit) return errno = ENOMEM, nullptr;
     auto* memory = new F::Memory{};
     memory->context = domain->context;
     memory->pd = domain;
     memory->addr = data;
     memory->length = bytes;
+    memory->bytes = touched;
     memory->lkey = memory->rkey = ++fabric().last_key_;
     fabric().memories_[memory->rkey] = memory;
     fabric().registered_ += bytes;
     ++fabric().objects_;
     return memory;
+  }
+  static ibv_mr* reg_mr_iova2(ibv_pd* domain, void* data, std::size_t bytes, std::uint64_t, unsigned access) {
+    ibv_mr* memory = reg_mr(domain, data, bytes, int(access));
+    if (memory) fabric().relaxed_ += (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
+    return memory;
+  }
+  static ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t, std::size_t bytes, std::uint64_t address, int descriptor, int) {
+    if (fabric().dmabuf_error) return errno = fabric().dmabuf_error, nullptr;
+    auto* const data = reinterpret_cast<std::byte*>(address);
+    std::byte* const foreign = fabric().foreign(data, bytes);
+    if (::fcntl(descriptor, F_GETFD) < 0 || !foreign) return errno = EBADF, nullptr;
+    ++fabric().dmabufs_;
+    return add(domain, data, bytes, foreign);
   }
   static int dereg_mr(ibv_mr* memory) {
     fabric().memories_.erase(memory->rkey);
@@ -179,6 +200,7 @@ struct FakeCalls {
     if (pair.now != before) return EINVAL;
     if (wanted->qp_state == IBV_QPS_RTR) pair.there = wanted->dest_qp_num;
     pair.now = wanted->qp_state;
+    if (mask & IBV_QP_RETRY_CNT) fabric().retries_ = wanted->retry_cnt;
     return 0;
   }
   static int destroy_qp(ibv_qp* qp) {
@@ -267,7 +289,7 @@ const Verbs& FakeFabric::verbs(int host) {
   using C = FakeCalls;
   static const Verbs table{C::get_device_list, C::free_device_list, C::get_device_name, C::open_device, C::close_device, C::query_device, C::query_port, C::query_gid_ex,
                            C::alloc_pd, C::dealloc_pd, C::reg_mr, C::dereg_mr, C::create_comp_channel, C::destroy_comp_channel, C::create_cq, C::resize_cq,
-                           C::destroy_cq, C::get_cq_event, C::ack_cq_events, C::create_qp, C::modify_qp, C::destroy_qp};
+                           C::destroy_cq, C::get_cq_event, C::ack_cq_events, C::create_qp, C::modify_qp, C::destroy_qp, C::reg_mr_iova2, C::reg_dmabuf_mr};
   return table;
 }
 
@@ -303,10 +325,12 @@ bool FakeFabric::carry_out(Pair& pair) {
   const Pair::Send& send = pair.sends.front();
   const std::uint32_t bytes = send.piece.length;
   const bool inlined = send.request.send_flags & IBV_SEND_INLINE;
-  if (bytes && !inlined && !find(send.piece.lkey, send.piece.addr, bytes)) return complete(pair, IBV_WC_LOC_PROT_ERR), true;
+  const Memory* from = find(send.piece.lkey, send.piece.addr, bytes);
+  if (bytes && !inlined && !from) return complete(pair, IBV_WC_LOC_PROT_ERR), true;
   const Memory* into = find(send.request.wr.rdma.rkey, send.request.wr.rdma.remote_addr, bytes);
   if (bytes && (!into || into->pd != peer.pd)) return complete(pair, IBV_WC_REM_ACCESS_ERR), true;
-  if (bytes) std::memcpy(reinterpret_cast<void*>(send.request.wr.rdma.remote_addr), inlined ? send.inlined.data() : reinterpret_cast<const void*>(send.piece.addr), bytes);
+  if (bytes) std::memcpy(into->at(send.request.wr.rdma.remote_addr), inlined ? send.inlined.data() : from->at(send.piece.addr), bytes);
+  if (bytes && damages_foreign && into->bytes != into->addr) into->at(send.request.wr.rdma.remote_addr)[bytes / 2] ^= std::byte{1};
   ibv_wc arrived{};
   arrived.wr_id = peer.receives.front();
   arrived.opcode = IBV_WC_RECV_RDMA_WITH_IMM;

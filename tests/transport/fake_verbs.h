@@ -45,6 +45,15 @@ class FakeFabric {
   // Registers no more than this.
   static inline std::size_t default_memory_limit = ~std::size_t(0);
   std::size_t memory_limit = default_memory_limit;
+  // Where the bytes of another device's memory are, for who has it registered; null: they are the host's. And whether ibv_reg_mr takes such.
+  std::function<std::byte*(const std::byte*, std::size_t)> foreign = [](const std::byte*, std::size_t) { return nullptr; };
+  bool takes_foreign = false;
+  bool damages_foreign = false;                                // what is written there
+  static inline std::uint32_t default_vendor = 0x2c9;
+  int retries() const { return retries_; }                     // as the last queue pair was told
+  int dmabuf_error = 0;                                        // instead of a registration
+  std::uint64_t relaxed() const { return relaxed_; }           // registrations with relaxed ordering
+  std::uint64_t dmabufs() const { return dmabufs_; }           // of other devices' memory
   // Writes that arrived at that host since the last call.
   std::uint64_t delivered_into(int host) { return std::exchange(delivered_[host], 0); }
   std::size_t registered_bytes() const { return registered_; }
@@ -76,8 +85,8 @@ class FakeFabric {
   std::map<int, std::uint64_t> delivered_;
   std::uint32_t last_number_ = 100, last_key_ = 1000;
   std::size_t registered_ = 0, objects_ = 0;
-  std::uint64_t not_ready_ = 0;
-  int fail_in_ = -1;
+  std::uint64_t not_ready_ = 0, relaxed_ = 0, dmabufs_ = 0;
+  int fail_in_ = -1, retries_ = 0;
   ibv_wc_status fail_with_ = IBV_WC_SUCCESS;
   unsigned failures_ = 0;
   int host_ = 0;

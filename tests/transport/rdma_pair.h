@@ -35,48 +35,50 @@ class RdmaPair : public transport::conformance::Pair {
 
   // New sockets, and over them a connection, or new queue pairs for the one that there is. Returns whether it worked, on both sides alike.
   bool join(bool again = false) {
-    const bool joined = try_to_join(again);
-    TUTTI_CHECK(joined == (outcome_[0] && outcome_[1]) && joined == (outcome_[0] || outcome_[1]));
-    return joined;
+    make_sockets();
+    for (const int side : {0, 1}) begin_side(side, again);
+    while (!joined())
+      for (const int side : {0, 1}) step_side(side);
+    return outcome();
   }
-
- private:
-  bool try_to_join(bool again) {
-    std::unique_ptr<Stream> ends[2];
+  // The same in parts: either side may begin before the other.
+  void make_sockets() {
+    answers_ = 0;
     const std::string name = "@tutti-test-" + std::to_string(loops_[0]->random());
-    auto acceptor = loops_[1]->network().listen(name, [&](std::unique_ptr<Stream> stream) { ends[1] = std::move(stream); });
+    auto acceptor = loops_[1]->network().listen(name, [&](std::unique_ptr<Stream> stream) { ends_[1] = std::move(stream); });
     TUTTI_CHECK(acceptor.ok());
     const auto attempt = loops_[0]->network().connect(name, [&](Result<std::unique_ptr<Stream>> stream) {
       TUTTI_CHECK(stream.ok());
-      ends[0] = std::move(*stream);
+      ends_[0] = std::move(*stream);
     });
-    while (!ends[0] || !ends[1])
+    while (!ends_[0] || !ends_[1])
       for (auto& loop : loops_) loop->run(std::chrono::milliseconds(1));
-    int answers = 0;
-    const auto answer = [&](int side, const Status& status) {
-      ++answers;
-      outcome_[side] = status.ok();
-      if (!status.ok()) why_not_ = status;
-    };
-    for (int side = 0; side < 2; ++side) {
-      std::vector<std::unique_ptr<Stream>> sockets;
-      sockets.push_back(std::move(ends[side]));
-      if (again) {
-        sides_[side]->resume(kPeer, std::move(sockets), side == 0, [&, side](const Status& status) { answer(side, status); });
-        continue;
-      }
-      sides_[side]->connect(kPeer, std::move(sockets), side == 0, [&, side](Result<transport::Connection*> made, std::vector<std::unique_ptr<Stream>> back) {
-        has_sockets_[side] = !back.empty();
-        if (made) connections_[side] = *made;
-        answer(side, made.status());
-      });
-    }
-    while (answers < 2)
-      for (auto& loop : loops_) {
-        deliver();
-        loop->run(std::chrono::milliseconds(1));
-      }
+  }
+  void begin_side(int side, bool again) {
+    std::vector<std::unique_ptr<Stream>> sockets;
+    sockets.push_back(std::move(ends_[side]));
+    if (again) return sides_[side]->resume(kPeer, std::move(sockets), side == 0, [this, side](const Status& status) { answer(side, status); });
+    sides_[side]->connect(kPeer, std::move(sockets), side == 0, [this, side](Result<transport::Connection*> made, std::vector<std::unique_ptr<Stream>> back) {
+      has_sockets_[side] = !back.empty();
+      if (made) connections_[side] = *made;
+      answer(side, made.status());
+    });
+  }
+  void step_side(int side) {
+    deliver();
+    loops_[side]->run(Nanoseconds(0));
+  }
+  bool joined() const { return answers_ == 2; }
+  bool outcome() const {
+    TUTTI_CHECK(joined() && outcome_[0] == outcome_[1]);
     return outcome_[0];
+  }
+
+ private:
+  void answer(int side, const Status& status) {
+    ++answers_;
+    outcome_[side] = status.ok();
+    if (!status.ok()) why_not_ = status;
   }
 
  protected:
@@ -93,7 +95,9 @@ class RdmaPair : public transport::conformance::Pair {
   std::unique_ptr<PosixLoop> loops_[2];
   std::unique_ptr<VerbsTransport> sides_[2];
   transport::Connection* connections_[2] = {};
+  std::unique_ptr<Stream> ends_[2];
   bool has_sockets_[2] = {}, outcome_[2] = {};
+  int answers_ = 0;
   Status why_not_;
 };
 

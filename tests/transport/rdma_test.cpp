@@ -158,6 +158,15 @@ TEST(RdmaFailures, EachBadCompletionIsToldWithWhoAndWhat) {
   }
 }
 
+// To the kernel's soft-RoCE seven retries are endless ones, and a dead link would never be seen.
+TEST(RdmaFailures, SoftRoceIsNotToldToRetryForEver) {
+  EXPECT_EQ(Two({}).pair->fabric().retries(), 7);
+  FakeFabric::default_vendor = 0xffffff;
+  Two soft({});
+  FakeFabric::default_vendor = 0x2c9;
+  EXPECT_EQ(soft.pair->fabric().retries(), 6);
+}
+
 TEST(RdmaFailures, WithoutMemoryToLockBothSidesSayWhyAndKeepTheirSockets) {
   End a{0}, b{1};
   FakeFabric::default_memory_limit = 100000;
@@ -191,11 +200,60 @@ void breaks_and_resumes(int rails, bool registered, std::uint64_t seed) {
     })) << "round " << round;
   }
   EXPECT_GE(two.pair->fabric().failures(), 6u);
+  for (int i = 0; i < 1000; ++i) two.step();
+  EXPECT_EQ(two.pair->rdma(0).debts() + two.pair->rdma(1).debts(), "");
   EXPECT_FALSE(two.a.lost || two.b.lost);
 }
 TEST(RdmaFailures, OneRailBreaksAndResumes) { breaks_and_resumes(1, false, 3); }
 TEST(RdmaFailures, OneRailBreaksAndResumesInRegisteredMemory) { breaks_and_resumes(1, true, 4); }
 TEST(RdmaFailures, TwoRailsBreakAndResume) { breaks_and_resumes(2, true, 5); }
+
+// Rejoining itself is disturbed: either side begins first, queue pairs fail and links go in the middle of it, and it is tried again.
+void rejoins_under_fire(int rails, int queues, std::uint64_t seed) {
+  Two two({.queues = queues, .resumable = true, .segment_bytes = 16 << 10, .landing_bytes = 300 << 10}, rails, seed % 2 != 0);
+  std::mt19937_64 random(seed);
+  FakeRdmaPair& pair = *two.pair;
+  int tries = 0;
+  const auto rejoin = [&] {
+    const int first = int(random() % 2);
+    if (random() % 2) pair.fabric().fail_after(unsigned(random() % 6), IBV_WC_RETRY_EXC_ERR);
+    const bool link = random() % 4 == 0;
+    if (link) pair.fabric().set_link(0, false);
+    pair.make_sockets();
+    pair.begin_side(first, true);
+    for (auto steps = random() % 20; steps > 0; --steps) pair.step_side(first);
+    pair.begin_side(1 - first, true);
+    for (auto until = random() % 40; !pair.joined(); pair.step_side(int(random() % 2)))
+      if (link && until-- == 0) pair.fabric().set_link(0, true);
+    pair.fabric().set_link(0, true);
+    return pair.outcome();
+  };
+  for (std::uint32_t round = 0; round < 8; ++round) {
+    for (std::uint32_t k = 0; k < 12; ++k) {
+      const MessageKey key{1 + k % 3, round, k};
+      const std::uint64_t bytes = k % 3 == 0 ? random() % 900000 : random() % 9000;
+      two.a.send(key, bytes);
+      two.b.send(key, bytes);
+      two.a.receive(key, bytes);
+      two.b.receive(key, bytes);
+    }
+    int left = 2;
+    ASSERT_TRUE(two.finish([&] {
+      if (left > 0 && !pair.fabric().about_to_fail()) pair.fabric().fail_after(unsigned(random() % 25), IBV_WC_RETRY_EXC_ERR), --left;
+      if (!pair.rdma(0).broken(7) && !pair.rdma(1).broken(7)) return;
+      rejoin() ? tries = 0 : ++tries;
+      ASSERT_LT(tries, 12) << pair.why_not().text();
+    })) << "round " << round << ": " << pair.why_not().text();
+  }
+  EXPECT_FALSE(two.a.lost || two.b.lost);
+}
+TEST(RdmaFailures, RejoiningIsDisturbed) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    rejoins_under_fire(1 + int(seed % 2), 1 + int(seed / 2 % 2), seed);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
 
 TEST(RdmaFailures, ARailThatStaysDeadIsLeftOut) {
   Two two({.resumable = true}, 2, true);
@@ -206,6 +264,49 @@ TEST(RdmaFailures, ARailThatStaysDeadIsLeftOut) {
   for (int i = 0; i < 1000 && !two.pair->rdma(0).broken(7); ++i) two.step();
   ASSERT_TRUE(two.pair->join(true)) << two.pair->why_not().text();
   EXPECT_THAT(two.pair->connection(0).describe(), AllOf(HasSubstr("fake0:1"), testing::Not(HasSubstr("fake1:1"))));
+  ASSERT_TRUE(two.finish());
+}
+
+// No rail is left: the pair goes on over a socket in the middle of its messages, breaks there, too, and comes back once a rail works.
+void goes_over_a_socket(bool registered, std::uint64_t seed) {
+  Two two({.resumable = true, .socket_after = Nanoseconds(0), .segment_bytes = 16 << 10, .landing_bytes = 300 << 10}, 2, registered);
+  std::mt19937_64 random(seed);
+  FakeRdmaPair& pair = *two.pair;
+  for (std::uint32_t round = 0; round < 9; ++round) {
+    for (std::uint32_t k = 0; k < 12; ++k) {
+      const MessageKey key{1 + k % 3, round, k};
+      const std::uint64_t bytes = k % 3 == 0 ? random() % 900000 : random() % 9000;
+      two.a.send(key, bytes);
+      two.b.send(key, bytes);
+      two.a.receive(key, bytes);
+      two.b.receive(key, bytes);
+    }
+    const bool dead = round % 3 < 2;          // twice a socket, then the devices again
+    for (const int rail : {0, 1}) pair.fabric().set_port(rail, !dead);
+    for (auto steps = random() % 30; steps > 0; --steps) two.step();
+    ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+    for (auto steps = random() % 30; steps > 0; --steps) two.step();
+    ASSERT_TRUE(two.finish([&] {
+      if (pair.rdma(0).broken(7) || pair.rdma(1).broken(7)) ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+    })) << "round " << round;
+    EXPECT_EQ(pair.connection(0).describe().find("over a socket") != std::string::npos, dead) << pair.connection(0).describe();
+  }
+  EXPECT_GT(two.counters(0).socket_bytes_out, 1000000u);
+  EXPECT_GT(two.counters(0).bytes_out, two.counters(0).socket_bytes_out + 1000000u);
+  EXPECT_FALSE(two.a.lost || two.b.lost);
+}
+TEST(RdmaFailures, WithNoRailLeftASocketTakesOver) { goes_over_a_socket(false, 1); }
+TEST(RdmaFailures, WithNoRailLeftASocketTakesOverInRegisteredMemory) { goes_over_a_socket(true, 2); }
+
+TEST(RdmaFailures, ASocketTakesOverOnlyWhereBothAllowIt) {
+  Two two({.resumable = true}, 1);
+  two.send(1, 5000000);
+  two.step();
+  two.pair->fabric().set_port(0, false);
+  EXPECT_FALSE(two.pair->join(true));
+  EXPECT_TRUE(two.pair->rdma(0).broken(7) && two.pair->rdma(1).broken(7));
+  two.pair->fabric().set_port(0, true);
+  ASSERT_TRUE(two.pair->join(true)) << two.pair->why_not().text();
   ASSERT_TRUE(two.finish());
 }
 

@@ -28,10 +28,10 @@ std::unique_ptr<Pair> choppy(Listener& a, Listener& b) {
 std::unique_ptr<Pair> four_choppy(Listener& a, Listener& b) {
   std::vector<Faults> faults;
   for (std::uint64_t i = 0; i < 8; ++i) faults.push_back(short_moves(i + 1));
-  return std::make_unique<MemoryPair>(a, b, TcpOptions{.sockets = 4}, 4, 64 << 10, faults);
+  return std::make_unique<MemoryPair>(a, b, TcpOptions{}, 4, 64 << 10, faults);
 }
 std::unique_ptr<Pair> twelve(Listener& a, Listener& b) {      // so many that the loop is asked
-  return std::make_unique<MemoryPair>(a, b, TcpOptions{.sockets = 12}, 12);
+  return std::make_unique<MemoryPair>(a, b, TcpOptions{}, 12);
 }
 std::unique_ptr<Pair> tight(Listener& a, Listener& b) {       // hardly any landing memory
   const TcpOptions options{.segment_bytes = 16 << 10, .eager_bytes = 8 << 10, .landing_limit = 20 << 10};
@@ -39,7 +39,7 @@ std::unique_ptr<Pair> tight(Listener& a, Listener& b) {       // hardly any land
 }
 std::unique_ptr<Pair> loopback(Listener& a, Listener& b) { return std::make_unique<LoopbackPair>(a, b, TcpOptions{}); }
 std::unique_ptr<Pair> four_loopback(Listener& a, Listener& b) {
-  return std::make_unique<LoopbackPair>(a, b, TcpOptions{.sockets = 4}, 4);
+  return std::make_unique<LoopbackPair>(a, b, TcpOptions{}, 4);
 }
 
 // Who sleeps owing an acknowledgement, or a grant, wakes nobody: with windows of several sizes, and writes cut anywhere.

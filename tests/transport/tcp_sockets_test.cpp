@@ -62,7 +62,7 @@ TEST(TcpSockets, steady_state_allocates_no_memory) {
 }
 
 TEST(TcpSockets, all_of_four_carry_a_share) {
-  Ends ends(memory({.sockets = 4}, 4));
+  Ends ends(memory({}, 4));
   ends.b.receive({1, 1, 0}, 8 << 20);
   ends.a.send({1, 1, 0}, 8 << 20);
   ASSERT_TRUE(ends.finish());
@@ -72,7 +72,7 @@ TEST(TcpSockets, all_of_four_carry_a_share) {
 
 // A stalled socket keeps what it has taken and nothing else.
 TEST(TcpSockets, a_stalled_one_costs_its_share_only) {
-  Ends ends(memory({.sockets = 4}, 4));
+  Ends ends(memory({}, 4));
   MemoryPair& pair = memory_pair(ends);
   for (std::uint32_t k = 0; k < 8; ++k) {
     ends.b.receive({1, k, 0}, 1 << 20);
@@ -99,7 +99,7 @@ TEST_P(TcpLoss, of_sockets_loses_no_byte_and_doubles_none) {
     faults[i].short_moves = random() % 2;
     if (i % 4 != 3) faults[i].reset_after = random() % 3000000;
   }
-  Ends ends(memory({.sockets = 4}, 4, faults));
+  Ends ends(memory({}, 4, faults));
   ends.a.in_place = random() % 2;
   std::uint32_t operation = 0;
   for (int round = 0; round < 6; ++round) {
@@ -152,7 +152,7 @@ TEST(TcpSockets, damage_without_end_is_a_loss) {
 TEST(TcpSockets, a_damaged_header_costs_its_socket) {
   std::vector<Faults> faults(4);
   faults[0].flips[30] = 3;
-  Ends ends(memory({.sockets = 2}, 2, faults));
+  Ends ends(memory({}, 2, faults));
   for (std::uint32_t k = 0; k < 4; ++k) {
     ends.b.receive({1, k, 0}, 500000);
     ends.a.send({1, k, 0}, 500000);
@@ -177,7 +177,7 @@ TEST(TcpSockets, a_new_socket_takes_over) {
 }
 
 TEST(TcpSockets, the_last_ones_end_is_told_with_name_and_cause) {
-  Ends ends(memory({.sockets = 2}, 2));
+  Ends ends(memory({}, 2));
   ends.a.send({1, 1, 0}, 1 << 20);
   ends.run_idle();
   for (MemoryStream* stream : memory_pair(ends).streams[0]) stream->reset();
@@ -191,7 +191,7 @@ TEST(TcpSockets, the_last_ones_end_is_told_with_name_and_cause) {
 }
 
 TEST(TcpSockets, disconnecting_is_told_to_the_other_side_only) {
-  Ends ends(memory({.sockets = 2}, 2));
+  Ends ends(memory({}, 2));
   ends.b.receive({1, 1, 0}, 100);
   ends.a.send({1, 1, 0}, 100);
   ends.a.offer();

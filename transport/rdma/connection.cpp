@@ -62,7 +62,7 @@ EndPoint RdmaConnection::end_point() const {
   EndPoint out;
   out.inbox = reinterpret_cast<std::uintptr_t>(rings_->data());
   fill_keys(rings_->registration(), out.keys);
-  for (const auto& queue : queues_) out.queues.push_back({queue->number(), queue->first_packet(), {}, 0});
+  for (std::size_t i = 0; i < queues_.size(); ++i) out.queues.push_back({pair(i).number(), pair(i).first_packet(), {}, 0});
   return out;
 }
 
@@ -74,9 +74,9 @@ Status RdmaConnection::connect(const Offer& peer_offer, const EndPoint& peer) {
     QueueAddress address = peer.queues[i];
     address.gid = port.gids[rail.gid[1 - side_]];
     address.lid = port.lid;
-    const Port& own = queues_[i]->device().port();
+    const Port& own = pair(i).device().port();
     const Gid gid = shared_.offer[rail.port[side_]].gids[rail.gid[side_]];
-    const Status status = queues_[i]->connect(address, gid, std::min<int>(own.mtu, port.mtu), shared_.queue_options());
+    const Status status = pair(i).connect(address, gid, std::min<int>(own.mtu, port.mtu), shared_.queue_options());
     if (!status) return status;
   }
   return {};
@@ -84,14 +84,22 @@ Status RdmaConnection::connect(const Offer& peer_offer, const EndPoint& peer) {
 
 Status RdmaConnection::greet() {
   for (std::size_t i = 0; i < queues_.size(); ++i) {
-    const Status status = queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[peer_port(i)], kGreeting | std::uint32_t(i), true, {});
-    if (!status) return status;
+    if (const Status status = write_greeting(i); !status) return status;
   }
   return {};
 }
 
-bool RdmaConnection::all_failed() const {
-  return std::none_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue->usable(); });
+Status RdmaConnection::write_greeting(std::size_t queue) {
+  return queues_[queue]->write({.address = there_.inbox, .remote_key = there_.keys[peer_port(queue)], .immediate = kGreeting | std::uint32_t(queue)}, true, {});
+}
+
+bool RdmaConnection::decided(std::optional<std::uint64_t> peers_good) const {
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    const bool works = (greetings_ >> i & 1) && queues_[i]->idle();
+    const bool given_up = peers_good && !(*peers_good >> i & 1);
+    if (queues_[i]->usable() && !works && !given_up) return false;
+  }
+  return true;
 }
 
 std::uint64_t RdmaConnection::good_queues() const {
@@ -102,7 +110,7 @@ std::uint64_t RdmaConnection::good_queues() const {
 }
 
 void RdmaConnection::keep(std::uint64_t good) {
-  std::vector<std::unique_ptr<QueuePair>> queues;
+  std::vector<std::unique_ptr<Queue>> queues;
   std::vector<std::size_t> rail_of;
   for (std::size_t i = 0; i < queues_.size(); ++i) {
     if (!(good >> i & 1)) continue;
@@ -119,9 +127,12 @@ void RdmaConnection::open() {
   const auto early = std::move(early_);
   early_.clear();
   for (const ibv_wc& completion : early) deliver(completion);
+  for (const auto& queue : queues_)        // its failure was seen when nobody was to be told yet
+    if (!queue->usable()) fail(Status(Code::network, fmt::format("{}: failed as soon as it was made", queue->describe()), peer_));
 }
 
 std::string RdmaConnection::describe() const {
+  if (over_socket_) return "rdma " + over_socket_->describe();
   std::string out = "rdma ";
   for (std::size_t i = 0; i < queues_.size(); ++i)
     if (i == 0 || rail_of_[i] != rail_of_[i - 1]) out += (i ? ", " : "") + queues_[i]->describe();
@@ -149,7 +160,7 @@ void RdmaConnection::stamp(Cell& cell) {
 
 bool RdmaConnection::owes_credit() const {
   if (handled_ - freed_told_ >= kRingUnits / 4 || used_ - used_told_ >= kCreditUnits / 4) return true;
-  return std::any_of(queues_.begin(), queues_.end(), [](const auto& q) { return q->receives_posted() - q->receives_told >= QueuePair::kReceives / 2; });
+  return std::any_of(queues_.begin(), queues_.end(), [](const auto& q) { return q->receives_posted() - q->receives_told >= Queue::kReceives / 2; });
 }
 
 // Into the ring, from where the peer gets it. False: no room.
@@ -173,8 +184,8 @@ bool RdmaConnection::put(Cell cell, const std::byte* payload, bool control, bool
 }
 
 Status RdmaConnection::post_cell(const CellInRing& cell, bool signaled) {
-  return main().write(rings_->data() + kRingBytes + cell.unit * kUnit, cell.bytes, rings_->registration().local_key(main().device_index()),
-                      there_.inbox + cell.unit * kUnit, there_.keys[peer_port(main_)], kIsCell | cell.unit, signaled, {});
+  return main().write({.data = rings_->data() + kRingBytes + cell.unit * kUnit, .bytes = cell.bytes, .local_key = rings_->registration().local_key(main().device_index()),
+                       .address = there_.inbox + cell.unit * kUnit, .remote_key = there_.keys[peer_port(main_)], .immediate = kIsCell | cell.unit}, signaled, {});
 }
 
 void RdmaConnection::send_grant(const SegmentHeader& header, std::uint64_t told, const GrantBody& body) {
@@ -247,7 +258,7 @@ bool RdmaConnection::choose_queue(std::size_t& queue) {
   bool found = false;
   for (std::size_t k = 0; k < queues_.size(); ++k) {
     const std::size_t i = (turn_ + k) % queues_.size();
-    const QueuePair& q = *queues_[i];
+    const Queue& q = *queues_[i];
     if (!q.has_room(2) || q.writes_under_way() >= kWritesUnderWay || (found && q.writes_under_way() >= queues_[queue]->writes_under_way())) continue;
     queue = i;
     found = true;
@@ -292,25 +303,25 @@ Sent RdmaConnection::send_writes(const SegmentHeader& header, const std::byte* d
 Status RdmaConnection::post_write(std::size_t queue, const Posted& posted, bool signaled) {
   const Registration& from = posted.memory ? *posted.memory : posted.staging.block->registration();
   const auto index = std::uint32_t(posted.offset / shared_.grid_bytes(posted.message_bytes));
-  return queues_[queue]->write(posted.source, posted.bytes, from.local_key(queues_[queue]->device_index()), posted.where.address + posted.offset % posted.where.window,
-                               posted.where.keys[peer_port(queue)], posted.where.id << kIndexBits | index, signaled, posted);
+  return queues_[queue]->write({.data = posted.source, .bytes = posted.bytes, .local_key = from.local_key(queues_[queue]->device_index()),
+                                .address = posted.where.address + posted.offset % posted.where.window, .remote_key = posted.where.keys[peer_port(queue)],
+                                .immediate = posted.where.id << kIndexBits | index}, signaled, posted);
 }
 
 void RdmaConnection::flush() {
   for (std::size_t i = 0; i < queues_.size(); ++i)
-    if (up() && queues_[i]->unsignaled() > 0 && queues_[i]->has_room(1, true))
-      (void)queues_[i]->write(nullptr, 0, 0, there_.inbox, there_.keys[peer_port(i)], kGreeting | std::uint32_t(i), true, {});
+    if (up() && queues_[i]->unsignaled() > 0 && queues_[i]->has_room(1, true)) (void)write_greeting(i);
 }
 
 // --- completions ---
 
 void RdmaConnection::completion(std::size_t index, const ibv_wc& wc) {
-  QueuePair& queue = *queues_[index];
-  const bool receive = wc.wr_id & QueuePair::kReceiveFlag;
+  Queue& queue = *queues_[index];
+  const bool receive = wc.wr_id & Queue::kReceiveFlag;
   if (wc.status != IBV_WC_SUCCESS) {
     if (receive) queue.flushed_receive();
     if (!opened_) queue.stop();
-    else if (queue.usable()) fail(Status(Code::network, fmt::format("{}: {}", queue.describe(), explain(wc.status, shared_.queue_options())), peer_));
+    else if (queue.usable()) fail(Status(Code::network, fmt::format("{}: {}", queue.describe(), queue.why(wc.status, shared_.queue_options())), peer_));
     return;
   }
   if (!receive) return completed(queue, wc);
@@ -319,7 +330,7 @@ void RdmaConnection::completion(std::size_t index, const ibv_wc& wc) {
   deliver(wc);
 }
 
-void RdmaConnection::completed(QueuePair& queue, const ibv_wc& wc) {
+void RdmaConnection::completed(Queue& queue, const ibv_wc& wc) {
   ++shared_.counters.completions;
   Posted posted;
   while (queue.take_completed(std::uint32_t(wc.wr_id), posted)) retire(posted);
@@ -327,7 +338,7 @@ void RdmaConnection::completed(QueuePair& queue, const ibv_wc& wc) {
 
 void RdmaConnection::retire(Posted& posted) {
   moved_ += !posted.cell;
-  if (posted.staging && posted.staging_ends) shared_.stagings->give_back(posted.staging);
+  give_back(posted);
   if (posted.tell) sent_.push_back(posted.token);
 }
 
@@ -448,27 +459,25 @@ void RdmaConnection::abandon(std::uint32_t communicator) {
   const bool readable = std::any_of(queues_.begin(), queues_.end(), [&](const auto& q) { return q->reads_memory_of(communicator); });
   abandoned_.insert(communicator);
   if (state_ != State::up || !(writable || readable)) return;
-  for (const auto& queue : queues_) queue->stop();
+  stop_queues();
   fail(Status(Code::network, fmt::format("{}: stopped, so that nothing of an operation that has failed is written any more", describe()), peer_));
 }
 
 void RdmaConnection::stop() {
   state_ = State::over;
+  stop_queues();
   Posted posted;
-  for (const auto& queue : queues_) {
-    queue->stop();
-    while (queue->take_posted(posted))
-      if (posted.staging && posted.staging_ends) shared_.stagings->give_back(posted.staging);
-  }
-  for (const auto& lost : {&unsure_}) {
-    for (Posted& write : *lost)
-      if (write.staging && write.staging_ends) shared_.stagings->give_back(write.staging);
-    lost->clear();
-  }
-  for (Posted& write : writes_again_)
-    if (write.staging && write.staging_ends) shared_.stagings->give_back(write.staging);
+  for (const auto& queue : queues_)
+    while (queue->take_posted(posted)) give_back(posted);
+  for (const Posted& write : unsure_) give_back(write);
+  for (const Posted& write : writes_again_) give_back(write);
+  unsure_.clear();
   writes_again_.clear();
   sent_.clear();
+}
+
+void RdmaConnection::give_back(const Posted& posted) {
+  if (posted.staging && posted.staging_ends) shared_.stagings->give_back(posted.staging);
 }
 
 void RdmaConnection::fail(const Status& why) {

@@ -2,23 +2,19 @@
 // RdmaConnection: this rank's end of a pair: cells to and from the inboxes, writes of granted messages over all its queue pairs.
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "transport/key_hash.h"
 #include "transport/rdma/grants.h"
+#include "transport/rdma/queue_pair.h"
 #include "transport/rdma/shared.h"
+#include "transport/rdma/socket_queue.h"
 
 namespace tutti::transport::rdma {
-
-struct KeyHash {
-  std::size_t operator()(const MessageKey& key) const {
-    std::uint64_t x = (std::uint64_t{key.operation} << 32 | key.communicator) ^ (std::uint64_t{key.message} << 20);
-    x *= 0x9E3779B97F4A7C15u;
-    return static_cast<std::size_t>(x ^ x >> 29);
-  }
-};
 
 // What a rank tells a peer of its end, before the queue pairs are connected.
 struct EndPoint {
@@ -39,8 +35,9 @@ class RdmaConnection final : public Connection {
   Status connect(const Offer& peer_offer, const EndPoint& peer);
   // An empty write on each queue pair; where the peer's comes by one, the way works in this direction.
   Status greet();
-  bool greeted() const { return greetings_ == (std::uint64_t(1) << queues_.size()) - 1; }     // by all
-  bool all_failed() const;
+  // Of each queue pair it is known whether it works: it has failed, or both greetings have come through. Of those that the peer's are not
+  // among, once it has said which it finds good, nothing more is expected.
+  bool decided(std::optional<std::uint64_t> peers_good) const;
   std::uint64_t good_queues() const;
   // Those that work both ways; the others go.
   void keep(std::uint64_t queues);
@@ -54,12 +51,15 @@ class RdmaConnection final : public Connection {
   void stop_queues();
   bool settled() const;                           // nothing more arrives
   bool broken() const { return state_ == State::broken; }
-  // Instead of the queue pairs that have failed.
+  // Those that have failed go.
   void drop_queues();
+  // A socket takes their place.
+  void go_over(std::unique_ptr<Stream> stream, std::uint32_t id);
   // What the peer is to know, of which its answer says what has arrived, and the other way round.
   std::vector<std::byte> resumption();
   Result<std::vector<std::byte>> answer(std::span<const std::byte> resumption);
   Status reopen(std::span<const std::byte> answer);
+  std::uint64_t sent_again() const { return sent_again_; }
   std::uint64_t progress() const { return handled_ + peer_freed_ + moved_; }
 
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
@@ -69,7 +69,8 @@ class RdmaConnection final : public Connection {
 
   int peer() const { return peer_; }
   bool up() const { return state_ == State::up; }
-  const std::vector<std::unique_ptr<QueuePair>>& queues() const { return queues_; }
+  const std::vector<std::unique_ptr<Queue>>& queues() const { return queues_; }
+  SocketQueue* over_socket() const { return over_socket_; }
   // Of the queue pair with this index.
   void completion(std::size_t queue, const ibv_wc& completion);
   const Status& failure() const { return failure_; }        // not ok: to be given up
@@ -115,7 +116,11 @@ class RdmaConnection final : public Connection {
   bool send_again();
   Status post_cell(const CellInRing& cell, bool signaled);
   Status post_write(std::size_t queue, const Posted& posted, bool signaled);
-  QueuePair& main() { return *queues_[main_]; }
+  Queue& main() { return *queues_[main_]; }
+  QueuePair& pair(std::size_t queue) const { return static_cast<QueuePair&>(*queues_[queue]); }     // while it joins
+  Status write_greeting(std::size_t queue);
+  std::byte* place_of(std::uint32_t immediate, std::uint32_t bytes);
+  void give_back(const Posted& posted);
   bool put(Cell cell, const std::byte* payload, bool control, bool signaled = false);
   void stamp(Cell& cell);
   bool owes_credit() const;
@@ -127,7 +132,7 @@ class RdmaConnection final : public Connection {
   void cell_arrived(std::uint32_t unit);
   void data_arrived(const Cell& cell, const std::byte* payload);
   void control_arrived(const Cell& cell, const std::byte* payload);
-  void completed(QueuePair& queue, const ibv_wc& completion);
+  void completed(Queue& queue, const ibv_wc& completion);
   void retire(Posted& posted);
   void answer_revocations();
   void fail(const Status& why);
@@ -140,7 +145,8 @@ class RdmaConnection final : public Connection {
   bool opened_ = false;                                     // the queue pairs are agreed upon and in use
   std::vector<Rail> rails_;
   int side_ = 0;
-  std::vector<std::unique_ptr<QueuePair>> queues_;          // rail by rail
+  std::vector<std::unique_ptr<Queue>> queues_;              // rail by rail
+  SocketQueue* over_socket_ = nullptr;                      // the only one then
   std::vector<std::size_t> rail_of_;
   std::size_t main_ = 0, turn_ = 0;                         // cells go by main_
   std::uint64_t greetings_ = 0;                             // bits: by which queue pairs they have come
@@ -150,6 +156,7 @@ class RdmaConnection final : public Connection {
   EndPoint there_;
   std::deque<CellInRing> in_ring_;                          // sent, not known to be handled
   std::size_t cells_again_ = 0;                             // the last so many of those are to be sent again
+  std::uint64_t sent_again_ = 0;                            // of both kinds, so far
   std::deque<Posted> writes_again_;
   std::vector<Posted> unsure_;                              // writes of failed queue pairs, of which the peer is asked
   std::uint64_t moved_ = 0;                                 // writes completed and arrived

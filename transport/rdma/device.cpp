@@ -18,6 +18,7 @@ namespace tutti::transport::rdma {
 namespace {
 
 constexpr int kLeastCompletions = 1024;
+constexpr std::uint32_t kSoftRoce = 0xffffff;       // its vendor; the kernel's rdma_rxe counts down from 6 and less, and from 7 never
 
 double gbps_of(int speed, int width) {
   const double lane = [&] {
@@ -107,6 +108,7 @@ std::vector<std::unique_ptr<Device>> Device::open_all(const Verbs& verbs) {
       std::unique_ptr<Device> device(new Device(verbs, context));
       ibv_device_attr attributes{};
       if (verbs.query_device(context, &attributes) == 0) ports = attributes.phys_port_cnt;
+      if (attributes.vendor_id == kSoftRoce) device->most_retries_ = 6;
       device->port_.device = verbs.get_device_name(list[i]);
       device->port_.connects = list[i]->transport_type == IBV_TRANSPORT_IB;
       if (device->read(std::uint8_t(number))) out.push_back(std::move(device));
@@ -158,7 +160,10 @@ Status Device::failed(const char* call, int error) const {
   return Status(Code::out_of_resources, fmt::format("{}: {}: {}", port_.name(), call, errno_text(error)));
 }
 
-Status Device::prepare() {
+Status Device::prepare(bool relaxed_ordering) {
+  access_ = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  // A completion comes after all that its write has put into memory, whatever the order of that.
+  if (relaxed_ordering && verbs_.reg_mr_iova2) access_ |= IBV_ACCESS_RELAXED_ORDERING;
   domain_ = verbs_.alloc_pd(context_);
   if (!domain_) return failed("ibv_alloc_pd", errno);
   channel_ = verbs_.create_comp_channel(context_);
@@ -190,9 +195,18 @@ Status Device::make_room(int completions) {
 
 Result<ibv_mr*> Device::add(std::byte* data, std::size_t bytes) {
   if (const std::string complaint = memory_lock_complaint(bytes); !complaint.empty()) return Status(Code::out_of_resources, fmt::format("{}: {}", port_.name(), complaint));
-  ibv_mr* registration = verbs_.reg_mr(domain_, data, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  ibv_mr* registration = access_ & IBV_ACCESS_OPTIONAL_RANGE ? verbs_.reg_mr_iova2(domain_, data, bytes, reinterpret_cast<std::uintptr_t>(data), access_)
+                                                             : verbs_.reg_mr(domain_, data, bytes, int(access_));
   if (registration) return registration;
   return failed(fmt::format("ibv_reg_mr of {} bytes (see `ulimit -l`)", bytes).c_str(), errno);
+}
+
+Result<ibv_mr*> Device::add_dmabuf(int descriptor, std::uint64_t offset, std::byte* data, std::size_t bytes) {
+  if (!verbs_.reg_dmabuf_mr) return Status(Code::unsupported, "this libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 has)");
+  ibv_mr* registration = verbs_.reg_dmabuf_mr(domain_, offset, bytes, reinterpret_cast<std::uintptr_t>(data), descriptor, int(access_));
+  if (registration) return registration;
+  if (errno == EOPNOTSUPP || errno == EPROTONOSUPPORT) return Status(Code::unsupported, fmt::format("{}: its driver knows no dma-buf", port_.name()));
+  return failed(fmt::format("ibv_reg_dmabuf_mr of {} bytes", bytes).c_str(), errno);
 }
 
 void Device::drop(ibv_mr* registration) { verbs_.dereg_mr(registration); }

@@ -20,10 +20,11 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   // Before anything is made on it. out_of_resources, unsupported: which call, on what, and why.
-  Status prepare();
+  Status prepare(bool relaxed_ordering);
 
   const Port& port() const { return port_; }      // as it was when opened
   bool active() const;                            // now
+  int most_retries() const { return most_retries_; }        // that end: it takes more for endless ones
   const Verbs& verbs() const { return verbs_; }
   ibv_pd* domain() const { return domain_; }
   ibv_cq* completions() const { return completions_; }
@@ -32,6 +33,8 @@ class Device {
 
   // Local and remote writing. Says what is wrong with RLIMIT_MEMLOCK before it tries.
   Result<ibv_mr*> add(std::byte* data, std::size_t bytes);
+  // Of memory of another device, behind a dma-buf's descriptor. unsupported: the kernel or libibverbs cannot; out_of_resources.
+  Result<ibv_mr*> add_dmabuf(int descriptor, std::uint64_t offset, std::byte* data, std::size_t bytes);
   void drop(ibv_mr* registration);
 
   // Completions that are there, at most as many as fit.
@@ -53,6 +56,8 @@ class Device {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* completions_ = nullptr;
   int room_ = 0, used_ = 0;             // of the completion queue
+  unsigned access_ = 0;
+  int most_retries_ = 7;
   bool armed_ = false;
   Port port_;
 };

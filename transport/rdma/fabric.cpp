@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/rdma/bytes.h"
+
 namespace tutti::transport::rdma {
 namespace {
 
@@ -167,38 +169,26 @@ std::vector<Rail> pair_up(const Offer& dialler, const Offer& dialled, std::size_
 
 std::vector<std::byte> encode(const Offer& offer) {
   std::vector<std::byte> out;
-  const auto put = [&](auto value) {
-    out.resize(out.size() + sizeof value);
-    std::memcpy(out.data() + out.size() - sizeof value, &value, sizeof value);
-  };
-  put(std::uint8_t(offer.size()));
+  append(out, std::uint8_t(offer.size()));
   for (const Offered& port : offer) {
-    put(port.link), put(port.port), put(port.mtu), put(port.lid), put(std::uint8_t(port.gids.size()));
-    for (const Gid& gid : port.gids) put(std::uint8_t(gid.index)), put(gid.kind), put(std::uint8_t(gid.prefix_bits)), put(gid.address);
+    append(out, port.link), append(out, port.port), append(out, port.mtu), append(out, port.lid), append(out, std::uint8_t(port.gids.size()));
+    for (const Gid& gid : port.gids) append(out, std::uint8_t(gid.index)), append(out, gid.kind), append(out, std::uint8_t(gid.prefix_bits)), append(out, gid.address);
   }
   return out;
 }
 
 Result<Offer> decode_offer(std::span<const std::byte> bytes) {
-  std::size_t at = 0;
-  bool good = true;
-  const auto get = [&](auto& value) {
-    good = good && bytes.size() - at >= sizeof value;
-    if (!good) return;
-    std::memcpy(&value, bytes.data() + at, sizeof value);
-    at += sizeof value;
-  };
   std::uint8_t ports = 0;
-  get(ports);
+  bool good = take(bytes, ports);
   Offer offer;
   for (int i = 0; good && i < ports; ++i) {
     Offered port;
     std::uint8_t gids = 0;
-    get(port.link), get(port.port), get(port.mtu), get(port.lid), get(gids);
+    good = take(bytes, port.link) && take(bytes, port.port) && take(bytes, port.mtu) && take(bytes, port.lid) && take(bytes, gids);
     for (int k = 0; good && k < gids; ++k) {
       Gid gid;
       std::uint8_t index = 0, prefix = 0;
-      get(index), get(gid.kind), get(prefix), get(gid.address);
+      good = take(bytes, index) && take(bytes, gid.kind) && take(bytes, prefix) && take(bytes, gid.address);
       gid.index = index, gid.prefix_bits = prefix;
       good = good && gid.kind <= GidKind::roce_v2 && prefix <= 128;
       port.gids.push_back(gid);
@@ -206,7 +196,7 @@ Result<Offer> decode_offer(std::span<const std::byte> bytes) {
     good = good && port.link <= LinkLayer::other && port.mtu >= 1 && port.mtu <= 5;
     offer.push_back(std::move(port));
   }
-  if (!good || at != bytes.size() || offer.size() > kMostPorts) return Status(Code::network, "rdma: what the peer offers cannot be read");
+  if (!good || !bytes.empty() || offer.size() > kMostPorts) return Status(Code::network, "rdma: what the peer offers cannot be read");
   return offer;
 }
 

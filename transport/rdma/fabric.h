@@ -88,6 +88,5 @@ std::vector<Rail> pair_up(const Offer& dialler, const Offer& dialled, std::size_
 // 0 and more bytes to and from the wire.
 std::vector<std::byte> encode(const Offer& offer);
 Result<Offer> decode_offer(std::span<const std::byte> bytes);
-inline constexpr std::size_t kMostOfferBytes = 2048;
 
 }  // namespace tutti::transport::rdma

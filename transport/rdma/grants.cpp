@@ -15,6 +15,11 @@ std::uint32_t Expected::cell_bytes(std::uint32_t index) const {
   return std::uint32_t(std::min<std::uint64_t>(grid, header.message_bytes - std::uint64_t(index) * grid));
 }
 
+std::uint32_t Expected::begun_bytes(std::uint32_t index) const {
+  const auto part = begun.find(index);
+  return part == begun.end() ? 0 : part->second;
+}
+
 Grants::~Grants() {
   std::erase_if(shared_.waiting, [this](const auto& w) { return w.grants == this; });
 }
@@ -83,19 +88,29 @@ void Grants::tell(std::uint32_t id) {
   connection_.send_grant(message.header, message.told, body);
 }
 
-const char* Grants::arrived(std::uint32_t id, std::uint32_t index, std::uint32_t bytes) {
+const char* Grants::wrong_with(std::uint32_t id, std::uint32_t index, std::uint32_t bytes) const {
   if (id >= messages_.size() || !messages_[id]) return "a write for a message that is not granted";
+  const Expected& message = *messages_[id];
+  if (index >= message.whole.size() || message.whole[index]) return "a write of what has arrived";
+  const std::uint32_t before = message.begun_bytes(index);
+  if (bytes == 0 || bytes > message.cell_bytes(index) - before) return "a write that is longer than its segment";
+  return std::uint64_t(index) * message.grid + before + bytes > message.told ? "a write beyond what is granted" : nullptr;
+}
+
+std::byte* Grants::place_of(std::uint32_t id, std::uint32_t index, std::uint32_t bytes) const {
+  if (wrong_with(id, index, bytes)) return nullptr;
+  const Expected& message = *messages_[id];
+  return message.at(std::uint64_t(index) * message.grid + message.begun_bytes(index));
+}
+
+const char* Grants::arrived(std::uint32_t id, std::uint32_t index, std::uint32_t bytes) {
+  if (const char* wrong = wrong_with(id, index, bytes)) return wrong;
   const std::shared_ptr<Expected> message = messages_[id];
-  if (index >= message->whole.size() || message->whole[index]) return "a write of what has arrived";
-  const std::uint32_t wanted = message->cell_bytes(index);
-  const auto part = message->begun.find(index);
-  const std::uint32_t before = part == message->begun.end() ? 0 : part->second;
-  if (bytes == 0 || bytes > wanted - before) return "a write that is longer than its segment";
+  const std::uint32_t before = message->begun_bytes(index);
   const std::uint64_t offset = std::uint64_t(index) * message->grid + before;
-  if (offset + bytes > message->told) return "a write beyond what is granted";
-  if (before + bytes == wanted) {
+  if (before + bytes == message->cell_bytes(index)) {
     message->whole[index] = true;
-    if (before) message->begun.erase(part);
+    message->begun.erase(index);
   } else {
     message->begun[index] = before + bytes;
   }
@@ -136,9 +151,7 @@ bool Grants::has(std::uint32_t id, const MessageKey& key, std::uint64_t offset) 
   const Expected& message = *messages_[id];
   if (message.abandoned) return true;
   const auto index = std::uint32_t(offset / message.grid);
-  if (message.whole[index]) return true;
-  const auto part = message.begun.find(index);
-  return part != message.begun.end() && offset % message.grid < part->second;
+  return message.whole[index] || offset % message.grid < message.begun_bytes(index);
 }
 
 // The window moves on over what is free without a gap.

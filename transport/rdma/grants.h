@@ -35,6 +35,7 @@ struct Expected {
   bool windowed() const { return bool(window); }
   std::byte* at(std::uint64_t offset) const { return place ? place + offset : window.data + offset % window_bytes; }
   std::uint32_t cell_bytes(std::uint32_t index) const;
+  std::uint32_t begun_bytes(std::uint32_t index) const;
 };
 
 // Of one connection, at the receiver.
@@ -48,6 +49,8 @@ class Grants {
   void expect(const SegmentHeader& header, std::byte* place);
   // A write has arrived: hands it to the listener. nullptr, or what is wrong with it.
   const char* arrived(std::uint32_t id, std::uint32_t index, std::uint32_t bytes);
+  // Where such a write belongs; null: nowhere.
+  std::byte* place_of(std::uint32_t id, std::uint32_t index, std::uint32_t bytes) const;
   // Whether a write that the peer is not sure of has arrived.
   bool has(std::uint32_t id, const MessageKey& key, std::uint64_t offset) const;
   void freed(Expected& message, std::uint64_t offset, std::uint64_t bytes);
@@ -60,6 +63,7 @@ class Grants {
   std::vector<std::uint32_t> abandoned() const;
 
  private:
+  const char* wrong_with(std::uint32_t id, std::uint32_t index, std::uint32_t bytes) const;
   std::uint32_t free_id();
   bool is_first(const MessageKey& key) const;
   void tell(std::uint32_t id);

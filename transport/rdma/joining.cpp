@@ -2,67 +2,59 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
+#include "transport/rdma/bytes.h"
 #include "transport/rdma/rdma_transport.h"
 
 namespace tutti::transport::rdma {
 namespace {
 
-constexpr std::uint32_t kVersion = 0x52440001;      // of everything that two ranks say by this transport
-constexpr std::size_t kMostFrameBytes = 8192;
-
-void append(std::vector<std::byte>& to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;
-  to.resize(to.size() + bytes);
-  std::memcpy(to.data() + to.size() - bytes, from, bytes);
-}
+constexpr std::uint32_t kVersion = 0x52440002;      // of everything that two ranks say by this transport
+constexpr std::size_t kMostFrameBytes = 128 << 10;     // what is unsure of all writes under way
+constexpr std::size_t kMostTextBytes = 4096;
 
 }  // namespace
 
 std::vector<std::byte> encode(const Proposal& proposal) {
-  std::vector<std::byte> out;
-  append(out, &kVersion, sizeof kVersion);
-  append(out, &proposal.queues, sizeof proposal.queues);
   const std::vector<std::byte> offer = encode(proposal.offer);
-  const auto bytes = std::uint32_t(offer.size());
-  append(out, &bytes, sizeof bytes);
-  append(out, offer.data(), offer.size());
-  append(out, proposal.why_not.data(), std::min<std::size_t>(proposal.why_not.size(), 4096));
+  std::vector<std::byte> out;
+  append(out, kVersion);
+  append(out, proposal.queues);
+  append(out, std::uint32_t(offer.size()));
+  out.insert(out.end(), offer.begin(), offer.end());
+  append(out, std::string_view(proposal.why_not).substr(0, kMostTextBytes));
   return out;
 }
 
 Result<Proposal> decode_proposal(std::span<const std::byte> bytes) {
   std::uint32_t version = 0, offer_bytes = 0;
   Proposal out;
-  constexpr std::size_t kHead = 3 * sizeof(std::uint32_t);
   const Status nonsense(Code::network, "rdma: what the peer proposes cannot be read");
-  if (bytes.size() < kHead) return nonsense;
-  std::memcpy(&version, bytes.data(), 4);
-  std::memcpy(&out.queues, bytes.data() + 4, 4);
-  std::memcpy(&offer_bytes, bytes.data() + 8, 4);
+  if (!take(bytes, version) || !take(bytes, out.queues) || !take(bytes, offer_bytes)) return nonsense;
   if (version != kVersion) return Status(Code::network, fmt::format("rdma: the peer speaks version {:#x} of the RDMA transport, this side {:#x}", version, kVersion));
-  if (bytes.size() - kHead < offer_bytes) return nonsense;
-  auto offer = decode_offer(bytes.subspan(kHead, offer_bytes));
+  if (bytes.size() < offer_bytes) return nonsense;
+  auto offer = decode_offer(bytes.first(offer_bytes));
   if (!offer) return offer.status();
   out.offer = std::move(*offer);
-  const auto text = bytes.subspan(kHead + offer_bytes);
-  out.why_not.assign(reinterpret_cast<const char*>(text.data()), text.size());
+  out.why_not = text_of(bytes.subspan(offer_bytes));
   return out;
 }
 
-Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline) {
-  auto bytes = std::uint32_t(own.size());
+Task<Status> send_frame(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline) {
+  const auto bytes = std::uint32_t(own.size());
   std::vector<std::byte> frame;
-  append(frame, &bytes, sizeof bytes);
-  append(frame, own.data(), own.size());
+  append(frame, bytes);
+  frame.insert(frame.end(), own.begin(), own.end());
   const std::span<const std::byte> out(frame);
   auto writing = write_all(loop, stream, out, deadline);
-  Status status = co_await writing;
-  if (!status) co_return status;
+  const Status status = co_await writing;
+  co_return status;
+}
+
+Task<Result<std::vector<std::byte>>> receive_frame(Loop& loop, Stream& stream, TimePoint deadline) {
+  std::uint32_t bytes = 0;
   const std::span<std::byte> head(reinterpret_cast<std::byte*>(&bytes), sizeof bytes);
   auto reading_head = read_exact(loop, stream, head, deadline);
-  status = co_await reading_head;
+  Status status = co_await reading_head;
   if (!status) co_return status;
   if (bytes > kMostFrameBytes) co_return Status(Code::network, "rdma: the peer sends a frame that is too long");
   std::vector<std::byte> theirs(bytes);
@@ -73,16 +65,25 @@ Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::v
   co_return std::move(theirs);
 }
 
+Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline) {
+  auto sending = send_frame(loop, stream, std::move(own), deadline);
+  const Status sent = co_await sending;
+  if (!sent) co_return sent;
+  auto receiving = receive_frame(loop, stream, deadline);
+  auto theirs = co_await receiving;
+  co_return theirs;
+}
+
 Task<Status> agree(Loop& loop, Stream& stream, Status own, TimePoint deadline, bool& broken) {
   std::vector<std::byte> text;
-  append(text, own.text().data(), std::min<std::size_t>(own.text().size(), kMostFrameBytes));
+  append(text, std::string_view(own.text()).substr(0, kMostTextBytes));
   auto exchanging = exchange(loop, stream, std::move(text), deadline);
   const auto theirs = co_await exchanging;
   broken = !theirs.ok();
   if (broken) co_return theirs.status();
   if (!own.ok()) co_return own;
   if (theirs->empty()) co_return Status();
-  co_return Status(Code::unsupported, "on its side: " + std::string(reinterpret_cast<const char*>(theirs->data()), theirs->size()));
+  co_return Status(Code::unsupported, "on its side: " + std::string(text_of(*theirs)));
 }
 
 Task<void> decline(Loop& loop, std::vector<std::unique_ptr<Stream>> sockets, std::string why, RdmaTransport::OnReady on_ready) {

@@ -20,7 +20,10 @@ struct Proposal {
 std::vector<std::byte> encode(const Proposal& proposal);
 Result<Proposal> decode_proposal(std::span<const std::byte> bytes);
 
-// Sends one frame and reads one. network, timeout.
+// One frame. network, timeout.
+Task<Status> send_frame(Loop& loop, Stream& stream, std::vector<std::byte> bytes, TimePoint deadline);
+Task<Result<std::vector<std::byte>>> receive_frame(Loop& loop, Stream& stream, TimePoint deadline);
+// Sends one frame and reads one.
 Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::vector<std::byte> own, TimePoint deadline);
 // Whether both sides are content: own failure, or else the peer's as its text. `broken`: the socket failed.
 Task<Status> agree(Loop& loop, Stream& stream, Status own, TimePoint deadline, bool& broken);

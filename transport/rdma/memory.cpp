@@ -11,9 +11,13 @@
 namespace tutti::transport::rdma {
 
 Result<std::unique_ptr<Registration>> Registration::make(const Devices& devices, std::byte* data, std::size_t bytes) {
+  return make(devices, [&](std::size_t device) { return devices[device]->add(data, bytes); });
+}
+
+Result<std::unique_ptr<Registration>> Registration::make(const Devices& devices, const std::function<Result<ibv_mr*>(std::size_t)>& add) {
   std::unique_ptr<Registration> out(new Registration(devices));
-  for (const auto& device : devices) {
-    auto key = device->add(data, bytes);
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    auto key = add(d);
     if (!key) return key.status();
     out->keys_.push_back(*key);
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Memory that devices may read and write: blocks, and pools that hand out parts of one.
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -16,6 +17,8 @@ using Devices = std::vector<std::unique_ptr<Device>>;
 class Registration {
  public:
   static Result<std::unique_ptr<Registration>> make(const Devices& devices, std::byte* data, std::size_t bytes);
+  // `add`: for the device of this index.
+  static Result<std::unique_ptr<Registration>> make(const Devices& devices, const std::function<Result<ibv_mr*>(std::size_t device)>& add);
   ~Registration();
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;

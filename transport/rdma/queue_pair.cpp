@@ -82,7 +82,7 @@ Status QueuePair::connect(const QueueAddress& peer, const Gid& own_gid, int mtu,
   a = {};
   a.qp_state = IBV_QPS_RTS;
   a.timeout = std::uint8_t(options.timeout);
-  a.retry_cnt = std::uint8_t(options.retry);
+  a.retry_cnt = std::uint8_t(std::min(options.retry, device_.most_retries()));
   a.rnr_retry = 7;                     // without end; credits see to it that receives are there
   a.sq_psn = first_packet_;
   a.max_rd_atomic = 1;
@@ -103,57 +103,27 @@ void QueuePair::stop() {
 std::string QueuePair::describe() const { return fmt::format("{} {} -> {}", device_.port().name(), own_gid_.text(), peer_gid_.text()); }
 
 bool QueuePair::has_room(std::uint32_t writes, bool control) const {
-  const std::uint32_t sends = control ? kSends : kSends - kControlSends;
   const std::uint32_t kept = control ? 0 : kControlReceives;
-  return usable_ && posted_.size() + writes <= sends && std::int32_t(peer_receives_ - kept - sent_) >= std::int32_t(writes);
+  return Queue::has_room(writes, control) && std::int32_t(peer_receives_ - kept - sent_) >= std::int32_t(writes);
 }
 
-Status QueuePair::write(const std::byte* data, std::uint32_t bytes, std::uint32_t local_key, std::uint64_t address, std::uint32_t remote_key,
-                        std::uint32_t immediate, bool signaled, const Posted& posted) {
-  ibv_sge piece{reinterpret_cast<std::uintptr_t>(data), bytes, local_key};
+Status QueuePair::write(const WriteRequest& wanted, bool signaled, const Posted& posted) {
+  ibv_sge piece{reinterpret_cast<std::uintptr_t>(wanted.data), wanted.bytes, wanted.local_key};
   ibv_send_wr request{}, *bad = nullptr;
   request.wr_id = std::uint64_t(id_) << 32 | (sequence_ & ~kReceiveFlag);
   request.sg_list = &piece;
-  request.num_sge = bytes > 0;
+  request.num_sge = wanted.bytes > 0;
   request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  request.imm_data = htobe32(immediate);
-  request.wr.rdma.remote_addr = address;
-  request.wr.rdma.rkey = remote_key;
+  request.imm_data = htobe32(wanted.immediate);
+  request.wr.rdma.remote_addr = wanted.address;
+  request.wr.rdma.rkey = wanted.remote_key;
   signaled = signaled || unsignaled_ + 1 >= kSends / 4;      // the send queue is freed by completions alone
   if (signaled) request.send_flags |= IBV_SEND_SIGNALED;
-  if (bytes > 0 && bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE, ++counters_.inlined;
+  if (wanted.bytes > 0 && wanted.bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE, ++counters_.inlined;
   if (const int error = ibv_post_send(pair_, &request, &bad); error != 0) return Status(Code::network, fmt::format("{}: ibv_post_send: {}", describe(), errno_text(error)));
-  unsignaled_ = signaled ? 0 : unsignaled_ + 1;
-  ++sequence_;
-  ++sent_;
-  writes_ += !posted.cell;
-  posted_.push_back(posted);
-  ++counters_.work_requests;
   ++counters_.doorbells;
-  counters_.bytes_out += bytes;
+  keep(posted, wanted.bytes, signaled);
   return {};
-}
-
-bool QueuePair::has_write_of(std::uint32_t communicator) const {
-  return std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return !p.cell && p.key.communicator == communicator; });
-}
-
-bool QueuePair::reads_memory_of(std::uint32_t communicator) const {
-  return std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return p.memory && p.key.communicator == communicator; });
-}
-
-bool QueuePair::take_completed(std::uint32_t sequence, Posted& out) {
-  const std::uint32_t oldest = sequence_ - std::uint32_t(posted_.size());
-  const std::uint32_t distance = (sequence - oldest) & ~kReceiveFlag;      // 31 bits of it travel
-  return distance < posted_.size() && take_posted(out);
-}
-
-bool QueuePair::take_posted(Posted& out) {
-  if (posted_.empty()) return false;
-  out = std::move(posted_.front());
-  posted_.pop_front();
-  writes_ -= !out.cell;
-  return true;
 }
 
 void QueuePair::used_receive() {
@@ -175,11 +145,7 @@ bool QueuePair::post_receives(std::uint32_t count) {
   return true;
 }
 
-void QueuePair::peer_posted(std::uint32_t receives) {
-  if (std::int32_t(receives - peer_receives_) > 0) peer_receives_ = receives;
-}
-
-std::string explain(ibv_wc_status status, const QueueOptions& options) {
+std::string QueuePair::explain(ibv_wc_status status, const QueueOptions& options) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
       return fmt::format("no answer after {} retries of {:.3g} s (TUTTI_IB_RETRY, TUTTI_IB_TIMEOUT): the peer's process has ended, or the way to it is down or drops packets; check both ports' state, "

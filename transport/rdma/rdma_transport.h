@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "core/net.h"
 #include "core/task.h"
+#include "transport/rdma/rdma_counters.h"
 #include "transport/rdma/rdma_options.h"
 #include "transport/transport.h"
 
@@ -31,13 +33,23 @@ class RdmaTransport : public Transport {
   // Connected, but all its queue pairs have failed (Listener::on_broken).
   virtual bool broken(int peer) const = 0;
   // New queue pairs for a connection that is not lost, agreed upon over new sockets, in place of those that it has; both sides call it. It goes
-  // on where it was; rails that do not work any more are left out. Otherwise it stays broken, and the status says why.
+  // on where it was; rails that do not work any more are left out. Where none does, it stays broken, and the status says why; once it has been so
+  // for RdmaOptions::socket_after, it goes on over the first of those sockets.
   using OnResumed = std::function<void(const Status&)>;
   virtual void resume(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) = 0;
   // What has arrived or was acknowledged so far, in some unit.
   virtual std::uint64_t progress(int peer) const = 0;
+  // Cells and writes that were sent to it again, after breaks.
+  virtual std::uint64_t sent_again(int peer) const = 0;
   // Says good-bye without waiting. Nothing more is said of this peer; its connection is gone when the call returns, or when poll() does.
   virtual void disconnect(int peer) = 0;
+  virtual const rdma::RdmaCounters& counters() const = 0;
+  // GPUDirect: tries out whether its devices come to that GPU's memory, which takes milliseconds; before the first connect(). Tells what came out,
+  // one line for each device. Must outlive it.
+  virtual void use_gpu(Device& gpu) = 0;
+  // Whether a message longer than eager_bytes() may be sent from, or received into, these bytes of a GPU's memory (a range of transport/ranges.h
+  // that says so). False: it is to be staged in host memory.
+  virtual bool reaches(const std::byte* data, std::size_t bytes) = 0;
   // "mlx5_0:1 (InfiniBand, 400 Gb/s), mlx5_1:1 (...)"
   virtual std::string describe_devices() const = 0;
 };

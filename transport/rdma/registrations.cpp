@@ -17,12 +17,15 @@ std::shared_ptr<const Registration> Registrations::find(const std::byte* data, s
   purge();
   make_room();
   Entry entry{nullptr, ++uses_};
-  auto made = Registration::make(devices_, const_cast<std::byte*>(range->data), range->bytes);
+  auto* const first = const_cast<std::byte*>(range->data);
+  if (range->of_gpu && (!gpu_ || !gpu_->direct())) return nullptr;
+  auto made = range->of_gpu ? Registration::make(devices_, [&](std::size_t device) { return gpu_->add(device, first, range->bytes); })
+                            : Registration::make(devices_, first, range->bytes);
   if (made) {
     entry.registration = std::move(*made);
     ++counters_.registrations;
   } else {
-    log::write_once(log::Level::warning, fmt::format("RDMA copies what it sends from and receives into memory that cannot be registered: {}", made.status().text()));
+    log::write_once(log::Level::warning, range->of_gpu ? fmt::format("memory of a GPU cannot be registered for RDMA, and is staged: {}", made.status().text()) : fmt::format("RDMA copies what it sends from and receives into memory that cannot be registered: {}", made.status().text()));
   }
   return (entries_[range->token] = std::move(entry)).registration;
 }

@@ -4,8 +4,9 @@
 #include <memory>
 #include <unordered_map>
 
+#include "transport/rdma/gpu_direct.h"
 #include "transport/rdma/memory.h"
-#include "transport/rdma/queue_pair.h"
+#include "transport/rdma/rdma_counters.h"
 
 namespace tutti::transport::rdma {
 
@@ -13,6 +14,8 @@ class Registrations {
  public:
   static constexpr std::size_t kMost = 128;
   Registrations(const Devices& devices, RdmaCounters& counters) : devices_(devices), counters_(counters) {}
+  // The GPU whose ranges may be registered, too.
+  void use(const GpuDirect* gpu) { gpu_ = gpu; }
   // Null: not, or not wholly, in a range, or the device refused (said once): the bytes are to be copied.
   std::shared_ptr<const Registration> find(const std::byte* data, std::uint64_t bytes);
   // Lets go of the ranges that were dropped. Costs nothing while none was.
@@ -25,6 +28,7 @@ class Registrations {
     std::uint64_t used = 0;
   };
   void make_room();
+  const GpuDirect* gpu_ = nullptr;
 
   const Devices& devices_;
   RdmaCounters& counters_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "transport/rdma/bytes.h"
 #include "transport/rdma/connection.h"
 
 namespace tutti::transport::rdma {
@@ -18,28 +19,14 @@ struct Asked {
   std::uint64_t offset = 0;
 };
 
-template <class T>
-void append(std::vector<std::byte>& out, const T& value) {
-  out.resize(out.size() + sizeof value);
-  std::memcpy(out.data() + out.size() - sizeof value, &value, sizeof value);
-}
-
-template <class T>
-bool take(std::span<const std::byte>& from, T& value) {
-  if (from.size() < sizeof value) return false;
-  std::memcpy(&value, from.data(), sizeof value);
-  from = from.subspan(sizeof value);
-  return true;
-}
-
 }  // namespace
 
 void RdmaConnection::break_off() {
   if (state_ != State::up) return;
   state_ = State::broken;
   failure_ = {};
-  ++shared_.counters.queue_pairs_lost;
-  for (const auto& queue : queues_) queue->stop();
+  ++shared_.counters.breaks;
+  stop_queues();
 }
 
 bool RdmaConnection::settled() const {
@@ -48,6 +35,22 @@ bool RdmaConnection::settled() const {
 
 void RdmaConnection::stop_queues() {
   for (const auto& queue : queues_) queue->stop();
+}
+
+void RdmaConnection::go_over(std::unique_ptr<Stream> stream, std::uint32_t id) {
+  auto queue = std::make_unique<SocketQueue>(std::move(stream), id, shared_.counters, [this](std::uint32_t immediate, std::uint32_t bytes) { return place_of(immediate, bytes); });
+  over_socket_ = queue.get();
+  queues_.push_back(std::move(queue));
+  rails_ = {Rail{}};
+  rail_of_ = {0};
+}
+
+// Where a device would have written.
+std::byte* RdmaConnection::place_of(std::uint32_t immediate, std::uint32_t bytes) {
+  if (!delivers()) return nullptr;
+  if ((immediate & kIsCell) == 0) return grants_.place_of(immediate >> kIndexBits, immediate & ((1u << kIndexBits) - 1), bytes);
+  const std::size_t unit = immediate & ~kIsCell;
+  return unit < kRingUnits && bytes <= kRingBytes - unit * kUnit ? rings_->data() + unit * kUnit : nullptr;
 }
 
 void RdmaConnection::drop_queues() {
@@ -63,6 +66,7 @@ void RdmaConnection::drop_queues() {
       if (!posted.cell) unsure_.push_back(std::move(posted));
   }
   queues_.clear();
+  over_socket_ = nullptr;
   rail_of_.clear();
   main_ = turn_ = 0;
   greetings_ = 0;
@@ -117,9 +121,9 @@ Status RdmaConnection::reopen(std::span<const std::byte> answers) {
 }
 
 bool RdmaConnection::send_again() {
-  bool any = false;
-  if (state_ != State::up) return false;
-  for (; cells_again_ > 0 && main().has_room(1, true); --cells_again_, any = true) {
+  if (state_ != State::up || (cells_again_ == 0 && writes_again_.empty())) return false;
+  const std::uint64_t before = sent_again_;
+  for (; cells_again_ > 0 && main().has_room(1, true); --cells_again_, ++sent_again_) {
     const CellInRing& cell = in_ring_[in_ring_.size() - cells_again_];
     std::byte* at = rings_->data() + kRingBytes + cell.unit * kUnit;
     Cell header;
@@ -128,9 +132,10 @@ bool RdmaConnection::send_again() {
     std::memcpy(at, &header, sizeof header);
     if (const Status status = post_cell(cell, false); !status) fail(status);
   }
-  for (; !writes_again_.empty() && main().has_room(1); writes_again_.pop_front(), any = true)
+  for (; !writes_again_.empty() && main().has_room(1); writes_again_.pop_front(), ++sent_again_)
     if (const Status status = post_write(main_, writes_again_.front(), true); !status) fail(status);
-  return any;
+  shared_.counters.sent_again += sent_again_ - before;
+  return sent_again_ != before;
 }
 
 }  // namespace tutti::transport::rdma

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/check.h"
 #include "core/log.h"
+#include "transport/rdma/bytes.h"
 
 namespace tutti::transport {
 
@@ -26,32 +26,26 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kLargest = 128 << 10, kSmallest = 16 << 10;     // segments of granted messages
-constexpr auto kGreetingLimit = 5s;
+constexpr auto kGreetingLimit = 10s;      // queue pairs fail far sooner
 constexpr auto kSettleLimit = 500ms;
 
 std::vector<std::byte> encode(const EndPoint& end) {
   std::vector<std::byte> out;
-  const auto put = [&](const auto& value) {
-    out.resize(out.size() + sizeof value);
-    std::memcpy(out.data() + out.size() - sizeof value, &value, sizeof value);
-  };
-  put(end.inbox);
-  put(end.keys);
-  for (const QueueAddress& queue : end.queues) put(queue.number), put(queue.first_packet);
+  append(out, end.inbox);
+  append(out, end.keys);
+  for (const QueueAddress& queue : end.queues) append(out, queue.number), append(out, queue.first_packet);
   return out;
 }
 
 Result<EndPoint> decode_end_point(std::span<const std::byte> bytes, std::size_t queues) {
   EndPoint end;
-  if (bytes.size() != sizeof end.inbox + sizeof end.keys + queues * 8) return Status(Code::network, "rdma: where the peer's queue pairs are cannot be read");
-  std::memcpy(&end.inbox, bytes.data(), sizeof end.inbox);
-  std::memcpy(end.keys, bytes.data() + sizeof end.inbox, sizeof end.keys);
-  for (std::size_t i = 0; i < queues; ++i) {
+  bool good = take(bytes, end.inbox) && take(bytes, end.keys);
+  for (std::size_t i = 0; good && i < queues; ++i) {
     QueueAddress queue;
-    std::memcpy(&queue.number, bytes.data() + sizeof end.inbox + sizeof end.keys + 8 * i, 4);
-    std::memcpy(&queue.first_packet, bytes.data() + sizeof end.inbox + sizeof end.keys + 8 * i + 4, 4);
+    good = take(bytes, queue.number) && take(bytes, queue.first_packet);
     end.queues.push_back(queue);
   }
+  if (!good || !bytes.empty()) return Status(Code::network, "rdma: where the peer's queue pairs are cannot be read");
   return end;
 }
 
@@ -82,7 +76,7 @@ Result<std::unique_ptr<VerbsTransport>> VerbsTransport::make(const Verbs& verbs,
   const auto chosen = choose_ports(ports, options.devices, options.numa, why);
   for (const Port& port : chosen) {
     const auto at = std::find_if(devices.begin(), devices.end(), [&](const auto& d) { return d && d->port() == port; });
-    if (Status status = (*at)->prepare(); !status) return status;
+    if (Status status = (*at)->prepare(options.relaxed_ordering); !status) return status;
     if (out->shared_.devices.size() < kMostPorts) out->shared_.devices.push_back(std::move(*at));
   }
   if (out->shared_.devices.empty()) return Status(Code::unsupported, "no RDMA device can be used: " + why);
@@ -110,6 +104,15 @@ std::string VerbsTransport::describe_devices() const {
                        preferred_gids(device->port(), shared_.options.gid_index).empty() ? "no GID" : preferred_gids(device->port(), shared_.options.gid_index)[0].text());
   return out;
 }
+
+void VerbsTransport::use_gpu(tutti::Device& gpu) {
+  TUTTI_CHECK(links_.empty() && joining_ == 0);
+  gpu_ = std::make_unique<GpuDirect>(gpu, shared_.devices, distance_named(shared_.options.gpu_distance));
+  shared_.registrations.use(gpu_.get());
+  for (const std::string& line : gpu_->describe()) log::write(log::Level::info, "GPUDirect RDMA " + line);
+}
+
+bool VerbsTransport::reaches(const std::byte* data, std::size_t bytes) { return shared_.registrations.find(data, bytes) != nullptr; }
 
 Status VerbsTransport::prepare_pools() {
   if (shared_.stagings) return {};
@@ -199,34 +202,50 @@ Task<Status> VerbsTransport::meet(Link& link, int side, bool& broken) {
   co_return status;
 }
 
-// By which queue pairs writes really come through, both ways: the others are dropped.
+// By which queue pairs writes really come through, both ways: the others are dropped. Each side says which it finds good as soon as it knows,
+// and hears the other's meanwhile: what has failed there is not waited for here.
 Task<Status> VerbsTransport::greet(Link& link, TimePoint deadline, bool& broken) {
   RdmaConnection& connection = *link.connection;
+  Result<std::uint64_t> theirs(Status(Code::network, "rdma: the peer's greeting has not come"));
+  auto hearing = hear_greeting(link, theirs);
+  hearing.start();
   const Status sent = connection.greet();
   poll();
-  while (sent.ok() && !connection.greeted() && !connection.all_failed()) {
+  while (sent.ok() && !connection.decided(theirs ? std::optional(*theirs) : std::nullopt)) {
+    if (hearing.done() && !theirs) break;
     link.moved->reset();
     auto moving = link.moved->wait(deadline);
     const bool in_time = co_await moving;
+    poll();
     if (!in_time) break;
   }
   const std::uint64_t own = connection.good_queues();
-  std::vector<std::byte> frame(sizeof own);
-  std::memcpy(frame.data(), &own, sizeof own);
-  auto telling = exchange(shared_.loop, *link.sockets[0], std::move(frame), shared_.loop.now() + kJoinLimit);
-  const auto answer = co_await telling;
-  std::uint64_t good = 0;
-  broken = !answer.ok() || answer->size() != sizeof good;
-  if (broken) co_return answer.ok() ? Status(Code::network, "rdma: the peer's greeting cannot be read") : answer.status();
-  std::memcpy(&good, answer->data(), sizeof good);
-  good &= own;
+  std::vector<std::byte> frame;
+  append(frame, own);
+  auto telling = send_frame(shared_.loop, *link.sockets[0], std::move(frame), shared_.loop.now() + kJoinLimit);
+  const Status told = co_await telling;
+  co_await hearing;
+  broken = !told.ok() || !theirs;
+  if (broken) co_return told.ok() ? theirs.status() : told;
+  const std::uint64_t good = own & *theirs;
   const std::string all = connection.describe();
   if (good == 0) co_return Status(Code::unsupported, fmt::format("{}: nothing that one side writes arrives at the other; are the two subnets connected, and open for RDMA (UDP port 4791 for RoCE)?", all));
-  const bool some = !connection.greeted() || good != connection.good_queues();
+  const bool some = good != (std::uint64_t(1) << connection.queues().size()) - 1;
   connection.keep(good);
   number(link);
   if (some) log::info("rdma to peer {}: not all of {} work; left: {}", connection.peer(), all, connection.describe());
   co_return Status();
+}
+
+Task<void> VerbsTransport::hear_greeting(Link& link, Result<std::uint64_t>& good) {
+  auto receiving = receive_frame(shared_.loop, *link.sockets[0], shared_.loop.now() + 2 * kJoinLimit);
+  const auto frame = co_await receiving;
+  std::uint64_t theirs = 0;
+  std::span<const std::byte> bytes;
+  if (frame) bytes = *frame;
+  if (take(bytes, theirs) && bytes.empty()) good = theirs;
+  else good = frame ? Status(Code::network, "rdma: the peer's greeting cannot be read") : frame.status();
+  link.moved->set();
 }
 
 // The queue pairs of the link, by the ids that they have.
@@ -249,20 +268,24 @@ void VerbsTransport::resume(int peer, std::vector<std::unique_ptr<Stream>> socke
 
 Task<void> VerbsTransport::rejoin(std::shared_ptr<Link> link, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) {
   link->resuming = true;
-  link->connection->break_off();
+  break_off(*link);
   for (auto& socket : link->sockets) socket->when_readable({});
   link->sockets = std::move(sockets);
   link->closed = false;
   ++joining_;
   auto settling = settle(*link);
   Status status = co_await settling;
-  bool broken = false;
+  bool broken = false, over_socket = false;
   if (status.ok()) {
     auto meeting = meet(*link, dialler ? 0 : 1, broken);
     status = co_await meeting;
+    if (!status.ok() && !broken && !link->over) {
+      auto giving_up = give_up_devices(*link, status);
+      over_socket = co_await giving_up;
+    }
   }
-  if (status.ok() && !link->over) {
-    auto catching = catch_up(*link, shared_.loop.now() + kJoinLimit);
+  if ((status.ok() || over_socket) && !link->over) {
+    auto catching = catch_up(*link, over_socket);
     status = co_await catching;
   }
   --joining_;
@@ -296,7 +319,22 @@ Task<Status> VerbsTransport::settle(Link& link) {
   co_return Status();
 }
 
-Task<Status> VerbsTransport::catch_up(Link& link, TimePoint deadline) {
+// No rail works. Whether both sides allow a socket instead, and one of them has waited for long enough.
+Task<bool> VerbsTransport::give_up_devices(Link& link, const Status& why) {
+  const Nanoseconds patience = shared_.options.socket_after, since = shared_.loop.now() - link.broken_since;
+  const bool allowed = patience.count() >= 0, due = allowed && (link.was_over_socket || since >= patience);
+  auto telling = exchange(shared_.loop, *link.sockets[0], std::vector<std::byte>{std::byte(allowed), std::byte(due)}, shared_.loop.now() + kJoinLimit);
+  const auto theirs = co_await telling;
+  if (!theirs || theirs->size() != 2 || !allowed || (*theirs)[0] == std::byte{0} || (!due && (*theirs)[1] == std::byte{0})) co_return false;
+  link.connection->drop_queues();
+  number(link);
+  log::write(log::Level::warning, fmt::format("RDMA with peer {} has not worked for {:.3g} s and is given up: {}; its messages go over TCP from here on", link.connection->peer(),
+                                              std::chrono::duration<double>(since).count(), why.text()));
+  co_return true;
+}
+
+Task<Status> VerbsTransport::catch_up(Link& link, bool over_socket) {
+  const TimePoint deadline = shared_.loop.now() + kJoinLimit;
   RdmaConnection& connection = *link.connection;
   Stream& stream = *link.sockets[0];
   auto telling = exchange(shared_.loop, stream, connection.resumption(), deadline);
@@ -307,7 +345,19 @@ Task<Status> VerbsTransport::catch_up(Link& link, TimePoint deadline) {
   auto answering = exchange(shared_.loop, stream, *own, deadline);
   const auto answers = co_await answering;
   if (!answers || link.over) co_return answers.status();
+  if (over_socket) {
+    connection.go_over(std::move(link.sockets[0]), std::uint32_t(slots_.size()));
+    link.sockets.erase(link.sockets.begin());
+    number(link);
+  }
   co_return connection.reopen(*answers);
+}
+
+void VerbsTransport::break_off(Link& link) {
+  if (!link.connection->up()) return;
+  link.broken_since = shared_.loop.now();
+  link.was_over_socket = link.connection->over_socket() != nullptr;
+  link.connection->break_off();
 }
 
 void VerbsTransport::watch_sockets(Link& link) {
@@ -347,14 +397,24 @@ bool VerbsTransport::poll_devices() {
   return any;
 }
 
+bool VerbsTransport::poll_sockets() {
+  bool any = false;
+  std::vector<SocketQueue*> queues;        // callbacks may disconnect; what they drop lives until poll() returns
+  for (const auto& [peer, link] : links_)
+    if (SocketQueue* queue = link->connection->over_socket()) queues.push_back(queue);
+  for (SocketQueue* queue : queues) any |= queue->poll([this](const ibv_wc& completion) { dispatch(completion); });
+  return any;
+}
+
 bool VerbsTransport::poll() {
   if (polling_) return false;
   polling_ = true;
   bool any = poll_devices();
   if (joining_ > 0) {
     for (const auto& device : shared_.devices) device->arm();
-    any |= poll_devices();
+    while (poll_devices()) any = true;      // what was there before makes no event, and a queue pair that fails leaves hundreds
   }
+  any |= poll_sockets();
   shared_.registrations.purge();
   std::erase_if(shared_.waiting, [](const auto& w) { return w.grants->admit(w.id); });
   std::vector<Link*> all;                 // callbacks may disconnect
@@ -382,7 +442,7 @@ bool VerbsTransport::tend(Link& link) {
 
 void VerbsTransport::end(Link& link, const Status& why) {
   if (!shared_.options.resumable) return lose(link, why);
-  link.connection->break_off();
+  break_off(link);
   link.sockets.clear();                   // so that the peer sees it, too
   shared_.listener.on_broken(link.connection->peer(), why);
 }
@@ -414,6 +474,11 @@ std::uint64_t VerbsTransport::progress(int peer) const {
   return at == links_.end() ? 0 : at->second->connection->progress();
 }
 
+std::uint64_t VerbsTransport::sent_again(int peer) const {
+  const auto at = links_.find(peer);
+  return at == links_.end() ? 0 : at->second->connection->sent_again();
+}
+
 void VerbsTransport::disconnect(int peer) {
   const auto at = links_.find(peer);
   if (at == links_.end()) return;
@@ -439,8 +504,11 @@ bool VerbsTransport::drained() const {
 
 bool VerbsTransport::prepare_sleep() {
   if (links_.empty()) return true;
-  for (const auto& [peer, link] : links_)
-    if (!link->over) link->connection->tend();
+  for (const auto& [peer, link] : links_) {
+    if (link->over) continue;
+    link->connection->tend();
+    if (SocketQueue* queue = link->connection->over_socket()) queue->flush();
+  }
   bool armed = true;
   for (const auto& device : shared_.devices) armed &= device->arm();
   std::array<ibv_wc, kBatch> batch;
@@ -453,6 +521,18 @@ bool VerbsTransport::prepare_sleep() {
 
 void VerbsTransport::wake_done() {
   for (const auto& device : shared_.devices) device->take_events();
+}
+
+std::string VerbsTransport::debts() const {
+  std::string out;
+  const auto owe = [&](std::size_t bytes, const char* what) {
+    if (bytes) out += fmt::format("rdma: {} bytes of {}; ", bytes, what);
+  };
+  if (!shared_.landings) return out;
+  owe(shared_.landings->bytes() - shared_.landings->free_bytes(), "windows for messages that are coming");
+  owe(shared_.stagings->bytes() - shared_.stagings->free_bytes(), "copies of what is being sent");
+  owe(shared_.landed.memory_bytes(), "copies of what has come");
+  return out;
 }
 
 std::size_t VerbsTransport::memory_bytes() const {

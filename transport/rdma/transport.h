@@ -22,7 +22,10 @@ class VerbsTransport final : public RdmaTransport {
   bool broken(int peer) const override;
   void resume(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed) override;
   std::uint64_t progress(int peer) const override;
+  std::uint64_t sent_again(int peer) const override;
   void disconnect(int peer) override;
+  void use_gpu(tutti::Device& gpu) override;
+  bool reaches(const std::byte* data, std::size_t bytes) override;
   std::string describe_devices() const override;
 
   std::string name() const override { return "rdma"; }
@@ -34,7 +37,9 @@ class VerbsTransport final : public RdmaTransport {
   void wake_done() override;
   std::size_t memory_bytes() const override;
 
-  const RdmaCounters& counters() const { return shared_.counters; }
+  const GpuDirect* gpu() const { return gpu_.get(); }
+  const RdmaCounters& counters() const override { return shared_.counters; }
+  std::string debts() const override;
 
  private:
   VerbsTransport(Loop& loop, Listener& listener, const RdmaOptions& options) : shared_(loop, listener, options) {}
@@ -46,6 +51,8 @@ class VerbsTransport final : public RdmaTransport {
     std::unique_ptr<Event> moved;          // something has come while it joins
     bool closed = false;                   // the peer has closed a socket
     bool resuming = false;
+    TimePoint broken_since{};
+    bool was_over_socket = false;          // before it broke
     bool over = false;                     // lost, and said so
   };
   struct Slot {
@@ -57,11 +64,15 @@ class VerbsTransport final : public RdmaTransport {
   Task<void> rejoin(std::shared_ptr<Link> link, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed);
   Task<Status> meet(Link& link, int side, bool& broken);
   Task<Status> greet(Link& link, TimePoint deadline, bool& broken);
+  Task<void> hear_greeting(Link& link, Result<std::uint64_t>& good);
   Task<Status> settle(Link& link);
-  Task<Status> catch_up(Link& link, TimePoint deadline);
+  Task<bool> give_up_devices(Link& link, const Status& why);
+  Task<Status> catch_up(Link& link, bool over_socket);
+  void break_off(Link& link);
   Status prepare_pools();
   Offer current_offer();
   bool poll_devices();
+  bool poll_sockets();
   void dispatch(const ibv_wc& completion);
   void watch_sockets(Link& link);
   bool tend(Link& link);
@@ -69,9 +80,9 @@ class VerbsTransport final : public RdmaTransport {
   void lose(Link& link, const Status& why);
   void forget(Link& link);
   void number(Link& link);
-  bool idle() const;
 
   Shared shared_;
+  std::unique_ptr<GpuDirect> gpu_;
   std::vector<std::shared_ptr<void>> watches_;
   std::vector<Slot> slots_;                                 // by the id of a queue pair
   std::unordered_map<int, std::shared_ptr<Link>> links_;

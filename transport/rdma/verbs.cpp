@@ -37,6 +37,9 @@ Result<Verbs> load() {
   find(verbs.create_qp, "ibv_create_qp");
   find(verbs.modify_qp, "ibv_modify_qp");
   find(verbs.destroy_qp, "ibv_destroy_qp");
+  const auto find_newer = [&](auto& function, const char* name) { function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name)); };
+  find_newer(verbs.reg_mr_iova2, "ibv_reg_mr_iova2");
+  find_newer(verbs.reg_dmabuf_mr, "ibv_reg_dmabuf_mr");
   if (missing) return Status(Code::unsupported, fmt::format("libibverbs.so.1 has no {}: rdma-core 32 or newer is needed", missing));
   return verbs;
 }

@@ -30,6 +30,9 @@ struct Verbs {
   decltype(&::ibv_create_qp) create_qp = nullptr;
   decltype(&::ibv_modify_qp) modify_qp = nullptr;
   decltype(&::ibv_destroy_qp) destroy_qp = nullptr;
+  // Null in older ones: registering with options that a device may leave out, and memory of other devices.
+  decltype(&::ibv_reg_mr_iova2) reg_mr_iova2 = nullptr;
+  decltype(&::ibv_reg_dmabuf_mr) reg_dmabuf_mr = nullptr;
 };
 
 // The machine's own. unsupported: there is no libibverbs, or one without what is needed; says what to install.

@@ -16,7 +16,6 @@ namespace tutti::transport::tcp {
 class TcpConnection;
 
 struct TcpOptions {
-  int sockets = 1;                              // that a connection is meant to have; told in describe()
   bool resumable = false;                       // Listener::on_broken, rather than on_lost, where the last socket is gone
   bool crc = true;                              // checksum of payloads; headers always have one
   std::size_t segment_bytes = 0;                // of large messages; 0: kSegmentBytes

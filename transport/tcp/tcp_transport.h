@@ -68,7 +68,6 @@ class TcpTransport final : public Transport {
  private:
   using Socket = tcp::TcpSocket;
   static constexpr std::size_t kAskAbove = 8;         // idle sockets from which on the loop is asked
-  static constexpr std::size_t kIdleLooks = 2;        // idle sockets looked at per poll, below that
   static constexpr std::uint64_t kActiveRounds = 2000;
   static constexpr std::uint64_t kArmedRounds = 4000; // polls with traffic after which a socket is no longer watched
   static constexpr std::size_t kReadBytes = 256 << 10; // of one socket in one poll
