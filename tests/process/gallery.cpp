@@ -152,6 +152,18 @@ std::vector<Cause> beginnings() {
          const Listening other;
          return Statuses{alone(0, 2, other.address(), seconds(2))};
        }},
+      {"no_port_of_the_range", "other processes listen on all ports of TUTTI_PORT_RANGE", Code::network, -1, seconds(8),
+       [] {
+         const Listening other;
+         const std::string port = other.address().substr(other.address().find(':') + 1);
+         const Environment environment(Settings{{"TUTTI_PORT_RANGE", port + "-" + port}});
+         return Statuses{alone(0, 2, "127.0.0.1:" + std::to_string(unused_port()), seconds(2))};
+       }},
+      {"no_such_interface", "TUTTI_INTERFACE names an interface that there is not", Code::invalid_argument, -1, seconds(8),
+       [] {
+         const Environment environment(Settings{{"TUTTI_INTERFACE", "nonsense0"}});
+         return Statuses{alone(0, 2, "127.0.0.1:" + std::to_string(unused_port()), seconds(2))};
+       }},
       {"stale_process_on_the_port", "a process that is no rank answers at rank 0's port", Code::timeout, 0, seconds(10),
        [] {
          const Listening web(Listening::Answers::http);
@@ -315,6 +327,7 @@ std::string in_general(const Status& status) {
       {R"((\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):\d+)", "ADDRESS"},
       {R"(operation \d+)", "operation N"},
       {R"(0x[0-9a-f]+)", "POINTER"},
+      {R"(TUTTI_PORT_RANGE=\d+-\d+)", "TUTTI_PORT_RANGE=PORTS"},
       {R"(\b\d+(\.\d+)? (s|ms)\b)", "TIME"},
       {R"(it has made \d+)", "it has made N"},
       {R"((look up host [^:]+): [A-Z][^.]*\.)", "$1: WHY."},
