@@ -293,11 +293,13 @@ Result<std::vector<std::string>> Joining::candidates() {
 
 Status Joining::no_meeting_point(const Status& last) const {
   double waited = std::chrono::duration<double>(loop_.now() - started_).count();
+  const bool own = std::all_of(request_.addresses.begin(), request_.addresses.end(), [](const std::string& a) { return is_loopback(a) || a.starts_with("localhost:"); }) &&
+                   last.text().find("refused") != std::string::npos;
   return Status(Code::timeout,
-                fmt::format("{} found no meeting point of its job within {:.4g} s at {}; last: {}. Was rank 0 started, "
+                fmt::format("{} found no meeting point of its job within {:.4g} s at {}; last: {}{}. Was rank 0 started, "
                             "is this the address "
                             "of its host, has it the same job key, and does no firewall stand between?",
-                            own_.describe(), waited, meeting_text(), last.text()),
+                            own_.describe(), waited, meeting_text(), last.text(), own ? "; every host has that address for itself" : ""),
                 request_.rank_0_hosts ? 0 : -1);
 }
 

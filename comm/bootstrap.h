@@ -68,7 +68,6 @@ class World {
   // Opens a control link to that rank, unless there is one or one is being opened. Where nobody answers, the rank is lost.
   // Of two ranks the higher one dials; the lower one knocks.
   void link(int rank);
-  int strangers() const { return reception_ ? reception_->strangers() : 0; }
 
  private:
   friend class Joining;

@@ -49,6 +49,7 @@ Engine::Engine(EngineSetup setup)
     metrics_ = std::make_unique<Metrics>(*loop_, settings_.metrics, world_rank_, setup.local_rank, [this] { return metrics_text(); });
     if (const Status& status = metrics_->status(); !status.ok()) log::write(log::Level::warning, status.text());
   }
+  inquiry_ = std::make_unique<Inquiry>(*loop_, environment("TUTTI_REPORT_SIGNAL"), [this] { asked(); });
   if (!directory_) return;
   directory_->on_incoming([this](int peer, Purpose purpose, std::vector<std::unique_ptr<Stream>> streams) {
     Peer& p = peers_[std::size_t(peer)];
@@ -111,6 +112,8 @@ void Engine::shut_down(const std::string& reason) {
   tcp_.reset();
   rdma_.reset();
   metrics_.reset();
+  inquiry_.reset();
+  answers_.reset();
   directory_.reset();
   journal_.close(!settings_.recorder.empty());
 }

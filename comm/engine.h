@@ -17,6 +17,7 @@
 #include "comm/bell.h"
 #include "comm/handshake.h"
 #include "comm/hang_report.h"
+#include "comm/inquiry.h"
 #include "comm/journal.h"
 #include "comm/metrics.h"
 #include "comm/operation.h"
@@ -197,6 +198,9 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   HangReport explain(const Operation& operation, Nanoseconds quiet, TimePoint fresh);
   void consider_report(Member& member, const HangReport& report, int origin);
   void tell(Member& member, const HangReport& report);
+  void ask_all(Member& member, const std::set<int>& on_the_way, TimePoint now, TimePoint since);
+  void asked();
+  void tell_where_all_stand(TimePoint since);
   void ask(Member& member, const std::set<int>& ranks, TimePoint now);
   Report report_of(const Member& member) const;
   Status stall_of(const Operation& operation, const Holdup& holdup, Nanoseconds quiet) const;
@@ -216,6 +220,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::unique_ptr<Directory> directory_;
   Journal journal_;
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<Inquiry> inquiry_;
+  std::shared_ptr<void> answers_;        // to an inquiry, while they come in
   struct { std::uint64_t completed = 0, failed = 0, moved = 0; } totals_;     // operations, and bytes of the good ones
   std::unique_ptr<transport::shm::ShmTransport> shm_;
   std::unique_ptr<transport::TcpTransport> tcp_;

@@ -1,6 +1,7 @@
 // The engine's hang report: when an operation has not moved for TUTTI_REPORT_AFTER, all ranks of its communicator print one
 // report, the same. They tell each other where they stand; the lowest rank that is there puts it together. Should it be the
-// one that stands still, all take the report of the lowest rank that made one, as with verdicts. Nothing ends by it.
+// one that stands still, all take the report of the lowest rank that made one, as with verdicts. Nothing ends by it. A rank that is asked by
+// a signal (inquiry.h) prints one by itself.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ using std::chrono::milliseconds;
 constexpr int kAskAll = 256;              // ranks of a communicator that are all asked; of more, those on the way of the waits
 constexpr milliseconds kLongestLead{1000};
 constexpr milliseconds kDraftWait{300};   // for the deciding rank's word
+constexpr milliseconds kAnswers{300};     // for what all say, asked by a signal
 
 void write_beside(const std::string& recorder, const std::string& text) {
   if (recorder.empty()) return;
@@ -49,21 +51,51 @@ void Engine::look_for_hang(Operation& operation, Nanoseconds quiet, TimePoint no
   for (const auto& other : pending_)
     if (&other->member() == &member && other->execution && other->token < operation.token) return;
   const Watch::Question question{operation.execution->waits_for(), operation.call.collective != Collective::send, operation.sequence, now - lead};
-  std::set<int> ranks = member.watch().to_ask(question, now - lead);
-  if (member.rank_count() <= kAskAll && member.watch().all_asked() < now - lead) {
-    member.watch().asked_all(now);
-    directory_->say({.kind = Word::Kind::ask, .communicator = member.id(), .about = -1});
-    // Nobody asks this rank now: all have heard that all are asked.
-    directory_->say({.kind = Word::Kind::report, .communicator = member.id(), .report = report_of(member)});
-  } else if (member.rank_count() > kAskAll) {
-    ask(member, ranks, now);
-  }
+  ask_all(member, member.watch().to_ask(question, now - lead), now, now - lead);
   if (quiet < limit) return;
   operation.hang_told = true;
   journal_.waits(operation);
   const HangReport report = explain(operation, quiet, now - 2 * lead);
   if (!decides(member)) directory_->say({.kind = Word::Kind::hang_draft, .communicator = member.id(), .hang = report.encode()});
   consider_report(member, report, world_rank_);
+}
+
+// Those that have not been asked since then; of very many those on the way of the waits.
+void Engine::ask_all(Member& member, const std::set<int>& on_the_way, TimePoint now, TimePoint since) {
+  if (member.rank_count() > kAskAll) return ask(member, on_the_way, now);
+  if (member.watch().all_asked() >= since) return;
+  member.watch().asked_all(now);
+  directory_->say({.kind = Word::Kind::ask, .communicator = member.id(), .about = -1});
+  // Nobody asks this rank now: all have heard that all are asked.
+  directory_->say({.kind = Word::Kind::report, .communicator = member.id(), .report = report_of(member)});
+}
+
+// By a signal: this rank alone prints, what all say a moment later.
+void Engine::asked() {
+  const TimePoint now = loop_->now();
+  std::set<const Member*> seen;
+  for (const auto& operation : pending_) {
+    Member& member = operation->member();
+    if (!directory_ || !operation->execution || !seen.insert(&member).second) continue;
+    const Watch::Question question{operation->execution->waits_for(), operation->call.collective != Collective::send, operation->sequence, now};
+    ask_all(member, member.watch().to_ask(question, now), now, now - kAnswers);
+  }
+  answers_ = loop_->at(now + (seen.empty() ? Nanoseconds(0) : Nanoseconds(kAnswers)), [this, now] { tell_where_all_stand(now - kAnswers); });
+}
+
+void Engine::tell_where_all_stand(TimePoint since) {
+  const auto describe = [this](int world_rank) { return this->describe(world_rank); };
+  std::set<const Member*> told;
+  for (const auto& operation : pending_) {
+    if (!directory_ || !operation->execution || !told.insert(&operation->member()).second) continue;
+    const bool began = operation->last_moved != TimePoint{};
+    const HangReport report = explain(*operation, began ? loop_->now() - operation->last_moved : Nanoseconds(0), since);
+    log::warning("asked by a signal: {} waits: {}", describe(world_rank_), report.text(describe));
+  }
+  if (!told.empty()) return;
+  std::uint32_t calls = 0;
+  for (const auto& [id, member] : members_) calls += member->started();
+  log::warning("asked by a signal: {} has nothing pending, it has made {} calls", describe(world_rank_), calls);
 }
 
 HangReport Engine::explain(const Operation& operation, Nanoseconds quiet, TimePoint fresh) {
@@ -111,7 +143,7 @@ void Engine::tell(Member& member, const HangReport& report) {
   hang.timer = nullptr;
   hang.last = {report.sequence, report.collective};
   const auto describe = [this](int world_rank) { return this->describe(world_rank); };
-  log::warning("{}", report.text(describe));
+  log::warning("hang report: {}", report.text(describe));
   write_beside(journal_.path(), report.json(describe));
   journal_.hang_reported(report.communicator, report.sequence);
   for (const auto& operation : pending_)

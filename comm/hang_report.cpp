@@ -173,7 +173,7 @@ std::optional<HangReport> HangReport::decode(const std::string& bytes) {
 std::string HangReport::text(const Describe& describe) const {
   std::map<int, std::string> names;
   for (const Row& row : rows) names[row.rank] = describe(row.world_rank);
-  std::string out = fmt::format("hang report: operation {} {} of communicator {}: nothing moved for {:.3g} s", sequence, to_string(unpack(call)),
+  std::string out = fmt::format("operation {} {} of communicator {}: nothing moved for {:.3g} s", sequence, to_string(unpack(call)),
                                 communicator & 0x7fffffffu, quiet / 1000.0);
   std::vector<const Row*> sorted;
   for (const Row& row : rows) sorted.push_back(&row);

@@ -96,6 +96,7 @@ Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
     return Status(Code::invalid_argument, "TUTTI_ENCRYPT=1 needs a secret: set TUTTI_JOB_KEY to the same one on all ranks");
   if (request.rank_count < 1 || request.rank < 0 || request.rank >= request.rank_count)
     return Status(Code::invalid_argument, fmt::format("rank {} of {}: wanted a rank from 0 to rank_count - 1", request.rank, request.rank_count));
+  if (const auto signal = Inquiry::signal_from(environment("TUTTI_REPORT_SIGNAL")); !signal.ok()) return signal.status();
   log::set_rank(request.rank);
   std::unique_ptr<Loop> loop = make_posix_loop();
   if (request.rank_count == 1) return make_member(std::move(loop), nullptr, request.settings);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <random>
 #include <thread>
 
 #include "comm/handshake.h"
@@ -22,11 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kLook{20};               // between looks at the roster
 constexpr milliseconds kMeeting{10'000};        // of ranks that are known to wait; one that has died costs the others so much
 constexpr milliseconds kCallLimit{1'800'000};   // for a sign of ranks that are at work: a step may be long
-
-std::string new_ticket() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 // What stands on a roster passes wires that encrypt nothing: the secret in an id, its bytes 4 to 19, is masked by the job's key. The mask
 // of a mask is the id.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <sstream>
 #include <utility>
 
@@ -30,6 +31,11 @@ std::optional<UniqueId> id_from(const std::string& text) {
 }
 
 }  // namespace
+
+std::string new_ticket() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
 
 Result<Roster> Roster::open(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC);

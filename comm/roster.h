@@ -22,6 +22,9 @@
 
 namespace tutti::comm {
 
+// A word that nobody else has.
+std::string new_ticket();
+
 class Roster {
  public:
   enum class State { absent, waiting, offered, member, gone };

@@ -112,6 +112,8 @@ const Entry kEntries[] = {
     {{"TUTTI_REPORT_AFTER", "duration", "10s",
       "all ranks print what holds an operation up after so long without progress, or half of TUTTI_TIMEOUT; 0: never"},
      &Settings::report_after},
+    {{"TUTTI_REPORT_SIGNAL", "text", "USR1",
+      "by which signal a rank prints who waits for whom: USR1 or USR2, where the program has no handler of its own for it; 0: none"}, {}},
     {{"TUTTI_RECORDER", "text", "",
       "folder of the flight recorder, which keeps its files; empty: XDG_RUNTIME_DIR/tutti, /dev/shm/tutti-UID or /tmp/tutti-UID; 0: off"},
      &Settings::recorder},

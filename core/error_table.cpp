@@ -37,6 +37,9 @@ constexpr ErrorRow kRows[] = {
     {"TUTTI-E112", "address is another host's", library, invalid_argument, "is not an address of this host",
      "Host 0 must listen on --master-addr, and does not own it.",
      "`ip addr` there; `getent hosts NAME`.", "Give host 0's own address to all hosts, and --node-rank 0 to host 0."},
+    {"TUTTI-E113", "command line refused", library, invalid_argument,
+     "not expected|is required|usage:|neither a code|no command is called|no program given|needs a subcommand|no examination of the network",
+     "The command's words are not what it takes. Nothing was started.", "The command's --help.", "Do what the message says; flags of a program of `tutti run` go behind its name."},
     {"TUTTI-E105", "no address to meet at", library, invalid_argument, "address",
      "Where the ranks meet is missing or is not host:port.",
      "`env | grep -e TUTTI_ADDRESS -e MASTER_` in a rank.",
@@ -126,6 +129,12 @@ constexpr ErrorRow kRows[] = {
     {"TUTTI-E508", "another version at the meeting point", library, timeout, "wire version",
      "Rank 0 is of another build, whose messages this one does not understand.",
      "`tutti version` and `ldd PROGRAM | grep tutti` on both hosts.", "Install the same tutti on all hosts and rebuild what links it statically."},
+    {"TUTTI-E510", "no local port is free for calling the meeting point", library, timeout, "no local port",
+     "The kernel has no free port for a connection: used up by other programs, or by connections that ended a minute ago.",
+     "`ss -tan | awk '{print $1}' | sort | uniq -c`; `sysctl net.ipv4.ip_local_port_range`.", "`sysctl -w net.ipv4.ip_local_port_range='10000 65000'`."},
+    {"TUTTI-E511", "the meeting point is at a loopback address", library, timeout, "every host has that address for itself",
+     "This rank looked for rank 0 at 127.0.0.1, which is its own host, and found nobody of its job there.", "`env | grep -e TUTTI_ADDRESS -e MASTER_ADDR` on all hosts; `getent hosts NAME`.",
+     "Give the address of rank 0's host as the others see it; take its name off the line of 127.0.0.1 in /etc/hosts."},
     {"TUTTI-E502", "no meeting point found", library, timeout, "no meeting point",
      "This rank found nobody of its job at the address.",
      "`tutti doctor` here: does the name resolve to rank 0's host, does anyone listen, is a firewall between?",
@@ -151,6 +160,12 @@ constexpr ErrorRow kRows[] = {
     {"TUTTI-E599", "time is over", library, timeout, "",
      "Nobody answered within the limit.", "The message names the limit and who was waited for.", "`tutti doctor` finds what stands between."},
     // network
+    {"TUTTI-E607", "no local port is free", library, network, "no local port",
+     "Every connection wants a port of this host, and those that the kernel gives are used up, by other programs or by connections that ended a minute ago.",
+     "`ss -tan | awk '{print $1}' | sort | uniq -c`; `sysctl net.ipv4.ip_local_port_range`.",
+     "`sysctl -w net.ipv4.ip_local_port_range='10000 65000'`; end what opens so many connections; fewer TUTTI_SOCKETS."},
+    {"TUTTI-E608", "no port of the range is free", library, network, "TUTTI_PORT_RANGE",
+     "Other processes listen on all ports of TUTTI_PORT_RANGE.", "`ss -ltnp` on that host; the message names the holder of the last one.", "A wider range: two ports a rank of the host at least."},
     {"TUTTI-E601", "port taken", library, network, "already in use",
      "Another process listens on the port where rank 0 must.",
      "The message names it where it can be seen; `ss -ltnp | grep PORT`.", "End what is left of an earlier job, or choose another port; `tutti run` on one host chooses a free one."},
@@ -174,6 +189,8 @@ constexpr ErrorRow kRows[] = {
      "The kernel gave no memory, or TUTTI_MEMORY_LIMIT does not suffice.", "`free -m`, the cgroup's memory.max, `ulimit -v`.", "Give the job more memory, or more TUTTI_MEMORY_LIMIT."},
     {"TUTTI-E703", "disk full", library, out_of_resources, "disk",
      "A file could not be written.", "`df -h` and `df -i` of the folder that is named.", "Make room or name another folder."},
+    {"TUTTI-E704", "cannot be written", library, out_of_resources, "cannot be written|cannot write",
+     "A file that was asked for cannot be made.", "`ls -ld` of its folder, `df -h` there.", "Name another place, or make the folder."},
     {"TUTTI-E799", "out of something", library, out_of_resources, "",
      "The kernel or a limit refused a resource.", "The message names it.", "Raise the limit that it names."},
     // unsupported, aborted, internal, damaged
@@ -191,6 +208,52 @@ constexpr ErrorRow kRows[] = {
      "A checksum does not fit: bits have flipped in memory, in shared memory or on the wire.",
      "The message names operation, step and rank. Run it again with TUTTI_CHECK=1; look at ECC counts (`edac-util`, `nvidia-smi -q -d ECC`).",
      "Take the host out of the job when it happens there again."},
+    // Warnings: lines of the log, by which nothing has failed
+    {"TUTTI-E017", "asked where all stand", warning, internal, "asked by a signal",
+     "Somebody has sent the process the signal of TUTTI_REPORT_SIGNAL (SIGUSR1); the job is not disturbed by it.",
+     "The report says who waits for whom, at which step and byte. `tutti report PID` reads more from outside.", "None is needed."},
+    {"TUTTI-E001", "an operation stands still", warning, internal, "hang report",
+     "An operation has not moved for TUTTI_REPORT_AFTER. Nothing has ended by it yet.",
+     "The report says who has not called, who called something else, who does not answer and which link stalls; all ranks print the same one.",
+     "Look at the rank that it names first: py-spy or gdb there; `tutti report` shows its last operations."},
+    {"TUTTI-E002", "no such setting", warning, internal, "is not a setting of tutti",
+     "A TUTTI_ variable that tutti does not know is in the environment.", "`tutti env` lists those that there are.",
+     "Correct the name, or unset it."},
+    {"TUTTI-E003", "a setting has no effect", warning, internal, "has no effect|have no effect|is not obeyed|is ignored",
+     "A setting, often one of NCCL's, means nothing here or cannot be obeyed.", "The message says why; `tutti env` lists what tutti obeys, with NCCL's names.",
+     "Unset it, or use the setting that the message names."},
+    {"TUTTI-E018", "a setting of NCCL's is obeyed", warning, internal, "is taken as",
+     "A variable of NCCL's is set, and tutti does what it means here.", "The message has both names; `tutti env` lists tutti's.", "Nothing, or set tutti's own name, which comes first."},
+    {"TUTTI-E004", "the job has no secret", warning, internal, "no job key|TUTTI_JOB_KEY is not set",
+     "Without TUTTI_JOB_KEY the key is derived from the address: whoever can reach the ports can join.", "`env | grep -c TUTTI_JOB_KEY` on the hosts.",
+     "Export the same secret on all hosts (openssl rand -hex 32), or let `tutti run --hosts` make one."},
+    {"TUTTI-E005", "no flight recorder", warning, internal, "no flight recorder",
+     "The folder of TUTTI_RECORDER cannot be written or has no room; the job goes on without a recorder.", "`df -h` and `ls -ld` of the folder.",
+     "Name another folder, make room, or set TUTTI_RECORDER=0."},
+    {"TUTTI-E006", "a saved profile is not used", warning, internal, "the profile ",
+     "The figures of an earlier measurement are damaged or of another machine; they are measured anew.", "The message names the file.", "Nothing; remove the file where the message comes again."},
+    {"TUTTI-E007", "a rank of another version knocked", warning, internal, "turned away",
+     "A process of another tutti tried to join this job.", "`tutti version` on all hosts.", "Install the same tutti on all hosts and rebuild what links it statically."},
+    {"TUTTI-E008", "connections cannot be accepted", warning, internal, "cannot accept connections",
+     "The kernel gives this process no further connection, most often for want of descriptors.", "`ulimit -n`, `ls /proc/PID/fd | wc -l`.", "`ulimit -n 65536` before the start."},
+    {"TUTTI-E009", "no such interface", warning, internal, "TUTTI_INTERFACE",
+     "TUTTI_INTERFACE matches no interface of this host.", "`ip -brief addr`.", "Correct it, choose by subnet (10.0.0.0/8), or unset it."},
+    {"TUTTI-E010", "no RDMA", warning, internal, "no RDMA here",
+     "RDMA was asked for and is not to be had on this host; TCP is used.", "`ibv_devinfo`; `tutti doctor`.", "Load the driver, give the container /dev/infiniband, or leave TUTTI_TRANSPORT at auto."},
+    {"TUTTI-E011", "memory cannot be registered", warning, internal, "that cannot be registered",
+     "The NIC may not lock the memory: data is copied, which costs speed.", "`ulimit -l`.", "`ulimit -l unlimited` before the start."},
+    {"TUTTI-E012", "no such GID", warning, internal, "has no such entry",
+     "TUTTI_IB_GID_INDEX names an entry that the port does not have.", "`show_gids`, or /sys/class/infiniband/*/ports/*/gids.", "Unset it: the best entry is found by itself."},
+    {"TUTTI-E013", "ranks are not bound", warning, internal, "--bind",
+     "The machine could not be read, so ranks run on any core.", "`tutti topo`.", "--bind none silences it."},
+    {"TUTTI-E014", "no metrics", warning, internal, "TUTTI_METRICS",
+     "The address of TUTTI_METRICS cannot be opened; the job goes on without.", "`ss -ltnp | grep PORT`.", "Choose another port, or an abstract name: @name."},
+    {"TUTTI-E015", "ranks that wait are not taken in", warning, internal, "taken in|take this process in",
+     "A rank that came back could not join those that are at work; they go on, and it is tried again.", "The message says what was in the way.", "Nothing, unless it stays so: then look at the network between the two hosts."},
+    {"TUTTI-E016", "a checkpoint is missing", warning, internal, "no checkpoint",
+     "A checkpoint could not be written; training goes on, and the one before stays valid.", "`df -h` and `df -i` of the --run folder.", "Make room: the next checkpoint is written at its time. --keep bounds how many stay."},
+    {"TUTTI-E099", "something to know", warning, internal, "",
+     "Something is not as wanted; nothing has failed by it.", "The message says what.", "Do what it says."},
     // The launcher's words about a process
     {"TUTTI-E901", "killed for want of memory", launcher, internal, "out of memory:",
      "The kernel's OOM killer ended a process of this control group.", "`dmesg | grep -i -A5 oom`; the rank's peak memory is in the line.", "Fewer ranks a host, a smaller batch, --zero, or a larger memory limit."},
@@ -208,6 +271,11 @@ constexpr ErrorRow kRows[] = {
      "Fewer ranks than --min-ranks were left; the trainer stopped with a checkpoint.", "Why ranks were lost: their own lines above.", "Start the job again: --resume auto goes on from the checkpoint."},
     {"TUTTI-E908", "ended by a signal", launcher, internal, "was killed by",
      "A signal ended the process.", "signal(7) tells what it is for.", "Find who sent it."},
+    {"TUTTI-E910", "the launcher has ended", launcher, internal, "supervising process|the launcher",
+     "`tutti run` itself, or the one that started this host's, was killed or told to stop: its ranks were stopped with it.",
+     "Who killed it? The scheduler's log, `dmesg` for the OOM killer.", "Start the job again; --max-restarts on the other hosts bridges a lost one."},
+    {"TUTTI-E911", "a part of the job on another host has failed", launcher, internal, "on another host",
+     "A rank of another host failed, and all were stopped.", "That host's last lines.", "Mend what they say."},
     {"TUTTI-E909", "ended with a failure", launcher, internal, "",
      "The program itself ended with another status than 0.", "Its last lines, in the stream or in --log-dir.", "Mend what they say."},
     // Others, whose messages people look for
@@ -294,6 +362,7 @@ const ErrorRow& error_row(Code kind, std::string_view text) {
   return row ? *row : *first_row(library, internal, "");
 }
 
+const ErrorRow& warning_row(std::string_view line) { return *first_row(warning, internal, line); }
 const ErrorRow& launcher_row(std::string_view line) { return *first_row(launcher, internal, line); }
 
 const ErrorRow* find_error(std::string_view code_or_text) {
@@ -311,7 +380,10 @@ const ErrorRow* find_error(std::string_view code_or_text) {
   return nullptr;
 }
 
-std::string with_code(std::string text, const ErrorRow& row) { return std::move(text) + " [" + std::string(row.code) + "]"; }
+std::string with_code(std::string text, const ErrorRow& row) {
+  if (text.find("[TUTTI-") == std::string::npos) text.insert(std::min(text.find('\n'), text.size()), " [" + std::string(row.code) + "]");
+  return text;
+}
 std::string with_code(const Status& status) { return with_code(status.text(), error_row(status.code(), status.text())); }
 
 }  // namespace tutti

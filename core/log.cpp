@@ -6,6 +6,8 @@
 #include <mutex>
 #include <set>
 
+#include "core/error_table.h"
+
 namespace tutti::log {
 namespace {
 std::atomic<Level> g_level{Level::warning};
@@ -19,8 +21,9 @@ void set_rank(int rank) { t_rank = rank; }
 
 void write(Level lvl, std::string_view text) {
   if (lvl > level()) return;
-  std::string line = t_rank >= 0 ? fmt::format("tutti [rank {}] {}: {}\n", t_rank, kNames[int(lvl)], text)
-                                 : fmt::format("tutti {}: {}\n", kNames[int(lvl)], text);
+  const std::string said = lvl <= Level::warning ? with_code(std::string(text), warning_row(text)) : std::string(text);
+  std::string line = t_rank >= 0 ? fmt::format("tutti [rank {}] {}: {}\n", t_rank, kNames[int(lvl)], said)
+                                 : fmt::format("tutti {}: {}\n", kNames[int(lvl)], said);
   if (::write(2, line.data(), line.size()) < 0) return;   // nobody left to tell
 }
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "core/check.h"
 #include "core/errno_text.h"
@@ -71,6 +72,14 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 Status system_status(std::string what, int error) {
   bool resources = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
   return {resources ? Code::out_of_resources : error == ETIMEDOUT ? Code::timeout : Code::network, std::move(what) + ": " + errno_text(error)};
+}
+
+// Why the kernel finds no port by itself: connections of other programs hold all, or closed ones in TIME_WAIT.
+std::string no_local_port() {
+  std::ifstream file("/proc/sys/net/ipv4/ip_local_port_range");
+  int first = 0, last = 0;
+  file >> first >> last;
+  return fmt::format("no local port is free (net.ipv4.ip_local_port_range is {}-{}; `ss -tan` shows who has them)", first, last);
 }
 
 constexpr std::size_t kMostDescriptors = 64;  // in one message; the kernel's limit is 253
@@ -288,7 +297,10 @@ class Connecting {
     socket_->set(EPOLLOUT, nullptr);
     finish(std::unique_ptr<Stream>(std::make_unique<SocketStream>(std::move(socket_), address_)));
   }
-  Status failed(int error) const { return system_status("connect to " + address_, error); }
+  Status failed(int error) const {
+    const std::string what = "connect to " + address_;
+    return error == EADDRNOTAVAIL ? Status(Code::network, what + ": " + no_local_port() + ", or this host has no address of that family") : system_status(what, error);
+  }
   void finish(Result<std::unique_ptr<Stream>> result) {
     auto callback = std::move(on_connect_);  // may drop the handle, and so this
     socket_.reset();
@@ -323,6 +335,7 @@ Result<int> PosixNetwork::bind_and_listen(SocketAddress address, const std::stri
   int error = errno;
   ::close(descriptor);
   Status status = system_status("listen on " + text, error);
+  if (error == EADDRINUSE && address.family() != AF_UNIX && address.port() == 0) return Status(Code::network, "listen on " + text + ": " + no_local_port());
   std::string holder = error == EADDRINUSE && address.family() != AF_UNIX ? port_holder(address.port()) : "";
   if (!holder.empty()) return Status(status.code(), status.text() + ", held by " + holder);
   return status;

@@ -41,7 +41,7 @@ void value_of_failed_result(const Status& status) {
 }
 
 void check_failed(const char* expression, const char* file, int line) {
-  std::fprintf(stderr, "tutti: internal error, please report: %s:%d: %s\n", file, line, expression);
+  std::fprintf(stderr, "tutti: internal error, please report: %s:%d: %s [TUTTI-E821]\n", file, line, expression);
   std::abort();
 }
 

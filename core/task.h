@@ -197,7 +197,6 @@ class Event {
   Event& operator=(const Event&) = delete;
   void set();
   void reset() { set_ = false; }
-  bool is_set() const { return set_; }
 
   class Waiter {
    public:

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -55,10 +57,11 @@ void introduce() {
   std::transform(debug.begin(), debug.end(), debug.begin(), [](unsigned char c) { return char(std::toupper(c)); });
   Dl_info self{};
   dladdr(reinterpret_cast<const void*>(&introduce), &self);
-  log::write_once(
-      debug == "VERSION" ? log::Level::warning : log::Level::info,
-      fmt::format("NCCL version {}.{}.{}: {}, {}, {}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, kMark,
-                  self.dli_fname ? self.dli_fname : "?", has_device() ? "beside a CUDA driver" : "on host memory"));
+  const std::string text = fmt::format("NCCL version {}.{}.{}: {}, {}, {}", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, kMark,
+                                       self.dli_fname ? self.dli_fname : "?", has_device() ? "beside a CUDA driver" : "on host memory");
+  static std::once_flag told;      // whatever TUTTI_LOG says
+  if (debug == "VERSION") std::call_once(told, [&] { fmt::print(stderr, "tutti: {}\n", text); });
+  else log::write_once(log::Level::info, text);
 }
 
 Outcome check_rank(int rank, int rank_count) {

@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "core/error_table.h"
 #include "core/log.h"
 
 namespace tutti::nccl {
@@ -39,6 +40,18 @@ ncclResult_t code_of(Code code) {
   return ncclInternalError;
 }
 
+// For the error table: of an outcome that comes from no Status.
+Code kind_of(ncclResult_t code) {
+  switch (code) {
+    case ncclInvalidArgument:
+    case ncclInvalidUsage: return Code::invalid_argument;
+    case ncclSystemError: return Code::out_of_resources;
+    case ncclUnhandledCudaError: return Code::unsupported;
+    case ncclRemoteError: return Code::peer_lost;
+    default: return Code::internal;
+  }
+}
+
 }  // namespace
 
 Outcome outcome_of(const Status& status) {
@@ -53,10 +66,11 @@ Outcome in(const char* call, Outcome outcome) {
 
 void remember(const Outcome& outcome) {
   if (!outcome.failed()) return;
-  log::warning("{}", outcome.text);
-  last_of_this_thread = outcome.text;
+  const std::string text = with_code(outcome.text, error_row(kind_of(outcome.code), outcome.text));
+  log::warning("{}", text);
+  last_of_this_thread = text;
   const std::lock_guard held(last().mutex);
-  last().text = outcome.text;
+  last().text = text;
 }
 
 std::string last_failure() {

@@ -69,7 +69,7 @@ std::string name_of(int number, const std::vector<std::string>& names) {
 Assembly::~Assembly() {
   ending_ = true;
   if (watcher_.joinable()) watcher_.join();
-  relay_.reset();
+  gossip_.reset();
   if (file_.empty() || roster_.get() < 0) return;
   flock(roster_.get(), LOCK_EX);
   if (lock_byte(roster_.get(), F_WRLCK, kLocks) && same_file(roster_.get(), file_)) unlink(file_.c_str());      // the last one
@@ -79,13 +79,14 @@ Result<std::unique_ptr<Assembly>> Assembly::meet(Job& job, const AssemblyPlan& p
   std::unique_ptr<Assembly> assembly(new Assembly);
   Status status = plan.file.empty() ? assembly->open_memory(job, plan) : assembly->open_file(job, plan);
   if (status && job.host_count > 1) {
-    if (plan.file.empty()) status = assembly->open_relay(job, plan);
+    if (plan.file.empty()) status = assembly->open_gossip(job, plan);
     if (status) status = assembly->announce(job, plan);
     if (status) status = assembly->wait_for_all(job, plan);
     if (int ends[2]; status && !plan.elastic && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
       assembly->ended_ = Descriptor(ends[0]);
       assembly->ending_end_ = Descriptor(ends[1]);
     }
+    assembly->number_ = job.host_rank;
     if (status) assembly->watcher_ = std::thread([assembly = assembly.get(), job] { assembly->stay_in_touch(job); });
   }
   if (!status) return status;
@@ -154,7 +155,7 @@ Status Assembly::take_number(Job& job, const AssemblyPlan& plan) {
                           : wrong("--rendezvous {}: all {} hosts of the job are there already", plan.file, job.host_count);
 }
 
-Status Assembly::open_relay(const Job& job, const AssemblyPlan& plan) {
+Status Assembly::open_gossip(const Job& job, const AssemblyPlan& plan) {
   local_address_ = job.host_rank == 0 ? job.master_address : best_address(plan.local_address);
   master_ = join_address(job.master_address, job.master_port);
   // The same port on all hosts where it is free: who comes back may ask any of them.
@@ -163,10 +164,10 @@ Status Assembly::open_relay(const Job& job, const AssemblyPlan& plan) {
   const bool own_machine = listenable(job.master_address, 0).ok();      // where several launchers share one, that port is host 0's
   if (!own_machine) elsewhere.insert(elsewhere.begin(), join_address(any, job.master_port));
   const std::string key = job.job_key.empty() ? "address " + master_ : job.job_key;
-  auto relay = Relay::open(roster_.get(), job.host_rank == 0 ? numeric_addresses(master_) : elsewhere, comm::make_job_key(key));
-  if (!relay) return relay.status();
-  relay_ = std::move(*relay);
-  if (job.host_rank != 0) relay_->keep_calling({master_});
+  auto gossip = Gossip::open(roster_.get(), job.host_rank == 0 ? numeric_addresses(master_) : elsewhere, comm::make_job_key(key));
+  if (!gossip) return gossip.status();
+  gossip_ = std::move(*gossip);
+  if (job.host_rank != 0) gossip_->keep_calling({master_});
   return {};
 }
 
@@ -175,7 +176,7 @@ Status Assembly::announce(const Job& job, const AssemblyPlan& plan) {
   comm::Roster roster(roster_.get());
   started_ = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   Status status = roster.add(fmt::format("host {} {} {} {} {} {}", job.host_rank, job.local_ranks, host_name(),
-                                         join_address(local_address_, relay_ ? relay_->port() : 0), relay_ ? relay_->name() : "-", started_));
+                                         join_address(local_address_, gossip_ ? gossip_->port() : 0), gossip_ ? gossip_->name() : "-", started_));
   if (!status || job.host_rank != 0) return status;
   const auto port = free_port(true);
   if (!port) return port.status();
@@ -186,30 +187,32 @@ Status Assembly::read(const Job& job, comm::Roster& roster) {
   if (const Status status = roster.read(); !status) return status;
   for (const std::string& line : roster.other_lines()) {
     std::istringstream words(line);
-    std::string kind, relay;
+    std::string kind, gossip;
     int number = -1;
     Host host;
     std::int64_t started = 0;
     words >> kind;
     if (kind == "meet") words >> meet_;
-    if (kind != "host" || !(words >> number >> host.ranks >> host.name >> host.address >> relay >> started)) continue;
+    if (kind != "host" || !(words >> number >> host.ranks >> host.name >> host.address >> gossip >> started)) continue;
     if (number < 0 || number >= job.host_count || host.ranks != job.local_ranks) {
       return wrong("host {} was started as number {} with {} ranks, this one as number {} of {} with {}: --nnodes and -n must be the same on all",
                    host.name, number, host.ranks, job.host_rank, job.host_count, job.local_ranks);
     }
     // One that has ended began before us.
-    if (relay_ && number == job.host_rank && relay != relay_->name() && started > started_) {
+    if (gossip_ && number == job.host_rank && gossip != gossip_->name() && started > started_) {
       return wrong("{} was started as host number {} too: each host wants a --node-rank of its own", host.name, number);
     }
-    host.calls_us = relay_ && relay < relay_->name();
+    host.calls_us = gossip_ && gossip < gossip_->name();
+    host.gossip = gossip;
+    const std::lock_guard lock(mutex_);
     hosts_[number] = host;
   }
-  if (!relay_) return {};
+  if (!gossip_) return {};
   std::set<std::string> calls;      // of two, one calls; host 0 is called by all
   if (job.host_rank != 0) calls.insert(master_);
   for (const auto& [number, host] : hosts_)
     if (number != 0 && number != job.host_rank && !host.calls_us) calls.insert(host.address);
-  relay_->keep_calling(calls);
+  gossip_->keep_calling(calls);
   return {};
 }
 
@@ -222,6 +225,17 @@ void Assembly::stay_in_touch(Job job) {
     (void)!write(ending_end_.get(), text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     ending_end_.close();
   }
+}
+
+bool Assembly::lives(int host) const {
+  if (host == number_) return true;
+  const std::lock_guard lock(mutex_);
+  const auto found = hosts_.find(host);
+  if (found == hosts_.end()) return false;
+  if (gossip_) return gossip_->hears(found->second.gossip);
+  if (!lock_byte(roster_.get(), F_WRLCK, kLocks + 1 + host)) return true;
+  lock_byte(roster_.get(), F_UNLCK, kLocks + 1 + host);
+  return false;
 }
 
 void Assembly::fail(const std::string& why) {
@@ -247,7 +261,7 @@ Status Assembly::wait_for_all(Job& job, const AssemblyPlan& plan) {
     if (complete(job)) break;
     if (plan.stop()) return Status(Code::aborted, "stopped while waiting for the other hosts");
     const auto now = Clock::now();
-    const std::string trouble = relay_ ? relay_->trouble(master_) : "";
+    const std::string trouble = gossip_ ? gossip_->trouble(master_) : "";
     const std::string calling = trouble.empty() ? "" : fmt::format("; calling {}: {}", master_, trouble);
     if (now >= end) {
       const bool enough = plan.elastic && !meet_.empty() && int(hosts_.size()) * job.local_ranks >= plan.least;

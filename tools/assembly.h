@@ -1,14 +1,15 @@
 #pragma once
 // Assembly: how the launchers of a job's hosts find one another before a rank is started, and what they keep in common afterwards: the
-// job's roster (comm/roster.h), in a file that all hosts see, or one a host, kept alike by a Relay. Its lines of launchers:
+// job's roster (comm/roster.h), in a file that all hosts see, or one a host, kept alike by Gossip. Its lines of launchers:
 //
 //   key HEX                            the job's key, in a file of which nobody else can read
-//   host NUMBER RANKS NAME ADDRESS RELAY STARTED   a launcher is there, since that microsecond of its clock
+//   host NUMBER RANKS NAME ADDRESS GOSSIP STARTED   a launcher is there, since that microsecond of its clock
 //   meet HOST:PORT                     where the ranks meet, from host 0
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,7 +17,7 @@
 #include <vector>
 #include "comm/roster.h"
 #include "tools/job.h"
-#include "tools/relay.h"
+#include "tools/gossip.h"
 
 namespace tutti::tools {
 
@@ -45,20 +46,22 @@ class Assembly {
   const std::string& path() const { return path_; }      // for the ranks; valid while this lives
   // Of a job on several hosts that is not elastic: a text comes there when another host's part of it has failed; -1: one host.
   int ended() const { return ended_.get(); }
+  // The launcher of that host is there, as far as is known here.
+  bool lives(int host) const;
   // This host's part has failed: all are told.
   void fail(const std::string& why);
 
  private:
   Assembly() = default;
   struct Host {
-    std::string name, address;
+    std::string name, address, gossip;
     int ranks = 0;
     bool calls_us = false;
   };
   Status open_memory(const Job& job, const AssemblyPlan& plan);
   Status open_file(Job& job, const AssemblyPlan& plan);
   Status take_number(Job& job, const AssemblyPlan& plan);
-  Status open_relay(const Job& job, const AssemblyPlan& plan);
+  Status open_gossip(const Job& job, const AssemblyPlan& plan);
   Status announce(const Job& job, const AssemblyPlan& plan);
   Status wait_for_all(Job& job, const AssemblyPlan& plan);
   Status read(const Job& job, comm::Roster& roster);
@@ -68,12 +71,14 @@ class Assembly {
 
   Descriptor roster_, ended_, ending_end_;
   std::string path_, file_;
-  std::map<int, Host> hosts_;
+  mutable std::mutex mutex_;
+  std::map<int, Host> hosts_;               // under the mutex, once watcher_ is there
+  int number_ = 0;                          // of this host
   std::string meet_;
   std::string local_address_;
   std::int64_t started_ = 0;
   std::string master_;                      // "host:port"
-  std::unique_ptr<Relay> relay_;            // goes before the roster
+  std::unique_ptr<Gossip> gossip_;            // goes before the roster
   std::thread watcher_;
   std::atomic<bool> ending_{false}, failed_{false};
 };

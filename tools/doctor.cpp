@@ -23,7 +23,7 @@
 #include "tools/doctor/member.h"
 #include "tools/doctor/trial.h"
 #include "tools/doctor/view.h"
-#include "tools/text_block.h"
+#include "tools/refusal.h"
 
 namespace tutti::tools {
 namespace {
@@ -36,12 +36,7 @@ struct Asked {
   double wait_seconds = 30;
 };
 
-constexpr int kFailure = 1, kWrongUse = 2;
-
-int refuse(const std::string& text, int status) {
-  fmt::print(stderr, "tutti doctor: {}\n", printable(text));
-  return status;
-}
+int refuse(const Status& status, int exit_status) { return tools::refuse("doctor", status, exit_status); }
 
 Examination begin(int rank_count) {
   Examination out;
@@ -70,7 +65,7 @@ int print(Examination& examination, const Asked& asked, const Examination* befor
   for (const auto& [file, content] :
        {std::pair(asked.save, json_view(examination)), std::pair(asked.html, html_view(examination))}) {
     if (file.empty()) continue;
-    if (const Status written = write_file(file, content); !written) return refuse(written.text(), kFailure);
+    if (const Status written = write_file(file, content); !written) return refuse(written, kFailure);
   }
   return examination.worst() == Verdict::fail ? kFailure : 0;
 }
@@ -118,9 +113,7 @@ int as_member(const comm::Launch& launch, const Asked& asked) {
   Status status = call.channel->send(own, Clock::now() + std::chrono::seconds(10));
   if (status) status = serve_orders(std::move(*call.channel), own, key_text(launch));
   if (status) return 0;
-  return refuse(
-      fmt::format("rank {}: rank 0 went away before the end, or refused this rank: {}", launch.rank, status.text()),
-      kFailure);
+  return refuse({status.code(), fmt::format("rank {}: rank 0 went away before the end, or refused this rank: {}", launch.rank, status.text())}, kFailure);
 }
 
 // SIGTERM (from a launcher whose other rank has failed) and SIGINT end the wait for ranks, not the report.
@@ -183,26 +176,26 @@ int as_coordinator(const comm::Launch& launch, const Asked& asked, const Examina
 
 int full(const Asked& asked) {
   if (!(asked.wait_seconds >= 0 && asked.wait_seconds <= 3600))
-    return refuse(fmt::format("--wait wants 0 to 3600 seconds and got {}", asked.wait_seconds), kWrongUse);
+    return refuse({Code::invalid_argument, fmt::format("--wait wants 0 to 3600 seconds and got {}", asked.wait_seconds)}, kWrongUse);
   std::unique_ptr<Examination> before;
   if (!asked.against.empty()) {
     auto read = read_examination(asked.against);
-    if (!read) return refuse(read.status().text(), kWrongUse);
+    if (!read) return refuse(read.status(), kWrongUse);
     before = std::make_unique<Examination>(std::move(*read));
   }
-  if (const auto settings = read_settings(); !settings) return refuse(settings.status().text(), kFailure);
+  if (const auto settings = read_settings(); !settings) return refuse(settings.status(), kFailure);
   const auto launch = comm::read_launch();
-  if (!launch) return refuse(launch.status().text(), kFailure);
+  if (!launch) return refuse(launch.status(), kFailure);
   if (launch->rank_count == 1) return on_one_host(*launch, asked, before.get());
   if (launch->addresses.empty() || launch->addresses[0][0] == '@')
-    return refuse("several ranks of one host need no examination of the network: run `tutti doctor` alone", kWrongUse);
+    return refuse({Code::invalid_argument, "several ranks of one host need no examination of the network: run `tutti doctor` alone"}, kWrongUse);
   setenv("TUTTI_PROBE", "0", 1);  // before any thread: measuring a machine for plans is not wanted here
   return launch->rank == 0 ? as_coordinator(*launch, asked, before.get()) : as_member(*launch, asked);
 }
 
 int quick(bool json) {
   Examination examination = begin(1);
-  if (const auto settings = read_settings(); !settings) return refuse(settings.status().text(), kFailure);
+  if (const auto settings = read_settings(); !settings) return refuse(settings.status(), kFailure);
   for (const char* transport : {"shm", "tcp"}) examination.trials.push_back(try_locally(transport));
   examination.findings = examine(examination);
   examination.findings.insert(

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/nccl_names.h"
+#include "tools/refusal.h"
 
 namespace tutti::tools {
 namespace {
@@ -101,8 +102,7 @@ void add_env(CLI::App& app, int& status) {
     std::fputs(env_table(variables(), environment).c_str(), stdout);
     const auto settings = read_settings();
     if (settings.ok()) return;
-    fmt::print(stderr, "tutti env: {}\n", settings.status().to_string());
-    status = 1;
+    status = refuse("env", settings.status(), kFailure);
   });
 }
 

@@ -14,8 +14,8 @@
 #include "comm/machine_placement.h"
 #include "comm/simulation.h"
 #include "core/config.h"
-#include "core/error_table.h"
 #include "core/host.h"
+#include "tools/refusal.h"
 #include "tools/topo.h"
 
 namespace tutti::tools {
@@ -144,10 +144,7 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::st
 int run(const Asked& asked) {
   std::string where, told;
   const auto explanation = answer(asked, where, told);
-  if (!explanation) {
-    fmt::print(stderr, "tutti explain: {}\n", with_code(explanation.status()));
-    return 2;
-  }
+  if (!explanation) return refuse("explain", explanation.status());
   std::fputs((asked.json ? explanation_json(*explanation) : explanation_text(*explanation, where) + told).c_str(), stdout);
   return 0;
 }

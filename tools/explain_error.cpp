@@ -2,6 +2,7 @@
 #include "tools/explain_error.h"
 #include <cstdio>
 #include <fmt/format.h>
+#include "tools/refusal.h"
 
 namespace tutti::tools {
 namespace {
@@ -25,9 +26,8 @@ std::string table(Speaker speaker) {
 int explain(const std::string& what) {
   const ErrorRow* const row = find_error(what);
   if (!row) {
-    fmt::print(stderr, "tutti explain-error: neither a code nor words of a message that is known: '{}'; docs/errors.md has them all "
-                       "(tutti explain-error --markdown)\n", what);
-    return 2;
+    return refuse("explain-error", {Code::invalid_argument, fmt::format("neither a code nor words of a message that is known: '{}' (tutti explain-error "
+                                                                        "--markdown prints all)", what)});
   }
   fmt::print("{}", explanation_of(*row));
   return 0;
@@ -41,10 +41,11 @@ std::string explanation_of(const ErrorRow& row) {
 
 std::string errors_markdown() {
   return "# Error codes\n\n"
-         "Every failure that the library, the launcher and the trainer tell of ends with a code in brackets, such as `[TUTTI-E401]`; it never comes to mean anything else. "
+         "Every failure and every warning that the library, the tools and the trainer tell of carries a code in brackets, such as `[TUTTI-E401]`; it never comes to mean anything else. "
          "`tutti explain-error TUTTI-E401` prints its row, `tutti explain-error 'words of a message'` finds it by words. This page is written by "
          "`tutti explain-error --markdown` from the table in core/error_table.cpp.\n\n"
          "## The library and the trainer\n\n" + table(Speaker::library) +
+         "\n## Warnings\n\nLines of the log (TUTTI_LOG), by which nothing has failed.\n\n" + table(Speaker::warning) +
          "\n## Processes that `tutti run` has started\n\n" + table(Speaker::launcher) +
          "\n## What NCCL, PyTorch, Gloo and MPI say\n\nTheir own messages, as people look for them, and what they usually mean.\n\n" + table(Speaker::other);
 }

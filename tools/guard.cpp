@@ -10,8 +10,10 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "core/error_table.h"
 #include "tools/child.h"
 #include "tools/descendants.h"
+#include "tools/refusal.h"
 #include "tools/supervisor.h"
 
 namespace tutti::tools {
@@ -61,8 +63,7 @@ int run_guarded(const std::function<int(int lifeline)>& body) {
   std::fflush(nullptr);
   pid_t inner = -1;
   if (pipe2(ends, O_CLOEXEC) != 0 || (inner = fork()) < 0) {
-    fmt::print(stderr, "tutti run: cannot start: {}\n", std::strerror(errno));
-    return 1;
+    return refuse("run", {Code::out_of_resources, fmt::format("cannot start: {}", std::strerror(errno))}, kFailure);
   }
   if (inner == 0) {
     setpgid(0, 0);        // so that Ctrl-C reaches the ranks once, through us
@@ -76,8 +77,9 @@ int run_guarded(const std::function<int(int lifeline)>& body) {
   const int wait_status = wait_for(inner, signals);
   kill_all_below();
   if (!WIFSIGNALED(wait_status)) return WEXITSTATUS(wait_status);
-  fmt::print(stderr, "tutti run: its supervising process (pid {}) was killed by {}; all processes of the job were killed\n", inner,
-             signal_name(WTERMSIG(wait_status)));
+  const std::string line = fmt::format("tutti run: its supervising process (pid {}) was killed by {}; all processes of the job were killed", inner,
+                                       signal_name(WTERMSIG(wait_status)));
+  fmt::print(stderr, "{}\n", with_code(line, launcher_row(line)));
   return 128 + WTERMSIG(wait_status);
 }
 

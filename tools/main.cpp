@@ -1,6 +1,5 @@
 // The `tutti` command: one subcommand a verb, one file pair a subcommand. It parses nothing and decides nothing itself.
 #include <CLI/CLI.hpp>
-#include <iostream>
 #include <set>
 #include <string>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include "tools/env.h"
 #include "tools/explain.h"
 #include "tools/explain_error.h"
+#include "tools/refusal.h"
 #include "tools/report.h"
 #include "tools/run.h"
 #include "tools/top.h"
@@ -23,11 +23,16 @@ std::set<std::string> names(const CLI::App& app) {
   return out;
 }
 
+// That whose flags were being read; "" before one was.
+std::string verb_of(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? "" : parsed[0]->get_name();
+}
+
 int no_such_verb(const CLI::App& app, const std::string& verb) {
   std::string known;
   for (const std::string& name : names(app)) known += (known.empty() ? "" : ", ") + name;
-  std::cerr << "tutti: no command is called '" << verb << "'; there are " << known << " (tutti --help)\n";
-  return 2;
+  return tutti::tools::refuse("", {tutti::Code::invalid_argument, "no command is called '" + verb + "'; there are " + known + " (tutti --help)"});
 }
 
 }  // namespace
@@ -53,7 +58,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(end, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);      // help
+    return tutti::tools::refuse(verb_of(app), {tutti::Code::invalid_argument, std::string(error.what()) + " (--help shows what there is)"});
   }
   return status;
 }

@@ -52,7 +52,7 @@ std::string outcome_text(const Outcome& outcome, const std::string& host) {
     text += fmt::format("tutti run: {} came and was passed on to all\n", signal_name(outcome.passed_signal));
   }
   if (!outcome.first_failure) {
-    if (!outcome.stop_reason.empty()) text += fmt::format("tutti run: all were stopped by us: {}\n", outcome.stop_reason);
+    if (!outcome.stop_reason.empty()) text += with_code(fmt::format("tutti run: all were stopped by us: {}", outcome.stop_reason), launcher_row(outcome.stop_reason)) + "\n";
     return text;
   }
   const auto& last = outcome.last_lines[*outcome.first_failure].lines();

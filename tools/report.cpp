@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "core/config.h"
-#include "core/error_table.h"
 #include "record/folder.h"
+#include "tools/refusal.h"
 #include "tools/report_html.h"
 #include "tools/report_text.h"
 
@@ -64,17 +64,13 @@ Status write_page(const std::string& path, const std::string& page) {
 int report(const Asked& asked) {
   std::vector<std::string> complaints;
   std::vector<record::Story> stories = read_stories(asked.places, complaints);
-  for (const std::string& complaint : complaints) fmt::print(stderr, "tutti report: {}\n", complaint);
+  for (const std::string& complaint : complaints) refuse("report", {Code::invalid_argument, complaint});
   if (stories.empty()) {
-    fmt::print(stderr, "tutti report: no recorder found{}\n", asked.places.empty() ? " in the usual folders; give a folder, or a process id" : "");
-    return 1;
+    const char* const where = asked.places.empty() ? " in the usual folders; give a folder, or a process id" : "";
+    return refuse("report", {Code::invalid_argument, fmt::format("no recorder found{}", where)}, kFailure);
   }
-  if (!asked.html.empty()) {
-    if (Status written = write_page(asked.html, report_html(stories[0])); !written) {
-      fmt::print(stderr, "tutti report: {}\n", with_code(written));
-      return 1;
-    }
-  }
+  if (!asked.html.empty())
+    if (const Status written = write_page(asked.html, report_html(stories[0])); !written) return refuse("report", written, kFailure);
   const std::size_t told = asked.all ? stories.size() : 1;
   for (std::size_t i = 0; i < told; ++i) std::fputs((asked.json ? report_json(stories[i]) : report_text(stories[i])).c_str(), stdout);
   if (told < stories.size()) fmt::print(stderr, "tutti report: the newest of {} jobs; --all tells of all\n", stories.size());

@@ -24,15 +24,16 @@
 #include "tools/guard.h"
 #include "tools/outcome_text.h"
 #include "tools/port.h"
+#include "tools/refusal.h"
 #include "tools/remote.h"
 #include "tools/restarts.h"
+#include "tools/rounds.h"
 #include "tools/supervisor.h"
 #include "topology/read.h"
 
 namespace tutti::tools {
 namespace {
 
-constexpr int kWrongUse = 2;
 constexpr int kNotFound = 127;
 constexpr int kMostLocalRanks = 4096;      // two pipes each: more is a typing error
 constexpr std::chrono::milliseconds kRemoteGrace{5000};      // for a remote launcher to end its own ranks first
@@ -44,10 +45,7 @@ Status wrong(fmt::format_string<Args...> text, Args&&... args) {
 
 bool is_elastic(const RunFlags& flags) { return flags.max_restarts || flags.min_ranks; }
 
-int refuse(const Status& status, int exit_status = kWrongUse) {
-  fmt::print(stderr, "tutti run: {}\n", with_code(status));
-  return exit_status;
-}
+int refuse(const Status& status, int exit_status = kWrongUse) { return tools::refuse("run", status, exit_status); }
 
 std::chrono::milliseconds kill_after(const RunFlags& flags) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(flags.kill_after_seconds * 1000));
@@ -129,18 +127,45 @@ Result<std::unique_ptr<Assembly>> assemble(const RunFlags& flags, Job& job, int 
   return Assembly::meet(job, plan);
 }
 
+std::string failure_text(const Child& child) {
+  return fmt::format("{} on {} (pid {}) {}", child.label, host_name(), child.pid, ending_text(child.wait_status));
+}
+
+// For programs that know nothing of the roster.
+Result<std::unique_ptr<Rounds>> open_rounds(const RunFlags& flags, Job& job, int lifeline, Assembly& assembly) {
+  RoundsPlan plan;
+  plan.most = flags.max_restarts.value_or(0);
+  if (const auto settings = read_settings()) plan.limit = settings->init_timeout;
+  const int control = flags.control ? STDIN_FILENO : -1;
+  plan.stop = [lifeline, control] { return shall_stop(lifeline, control); };
+  plan.lives = [&assembly](int host) { return assembly.lives(host); };
+  plan.tell = [](const std::string& line) {
+    const std::string text = "tutti run: " + line;
+    write_all(STDERR_FILENO, with_code(text, launcher_row(text)) + "\n");
+  };
+  auto rounds = Rounds::open(assembly.roster(), plan);
+  if (!rounds) return rounds;
+  if (const Status joined = (*rounds)->join(job); !joined) return joined;
+  return rounds;
+}
+
 // The ranks of this host, from their start to the end of the last one.
-Result<Outcome> run_ranks(const RunFlags& flags, const Job& job, int lifeline, Assembly* assembly, std::optional<Restarts>& elastic) {
+Result<Outcome> run_ranks(const RunFlags& flags, const Job& job, int lifeline, Assembly* assembly, std::optional<Restarts>& elastic, Rounds* rounds) {
   const auto commands = rank_commands(flags, job, elastic ? assembly->path() : "");
   SupervisorOptions options;
   if (assembly && !elastic && !flags.control) {      // else the launcher above us stops all
     options.ended = assembly->ended();
     options.after_failure = [assembly](const Child& child, std::size_t) {
-      assembly->fail(fmt::format("{} on {} (pid {}) {}", child.label, host_name(), child.pid, ending_text(child.wait_status)));
+      assembly->fail(failure_text(child));
       return After::stop;
     };
   }
-  if (elastic) options.after_failure = [&](const Child& child, std::size_t local) { return elastic->after(job.rank(int(local)), child); };
+  if (elastic) options.after_failure = [&](const Child& child, std::size_t local) {
+    const After after = elastic->after(job.rank(int(local)), child);
+    if (rounds && !rounds->silent()) rounds->fail(failure_text(child), true);
+    return after;
+  };
+  if (rounds) options.ended = rounds->stop();
   options.kill_after = kill_after(flags);
   options.lifeline = lifeline;
   options.control = flags.control ? STDIN_FILENO : -1;
@@ -155,15 +180,28 @@ int run_here(const RunFlags& flags, Job job) {
   return run_guarded([&](int lifeline) {
     std::unique_ptr<Assembly> assembly;
     std::optional<Restarts> elastic;
+    std::unique_ptr<Rounds> rounds;
     if (is_elastic(flags) || (job.host_count > 1 && flags.backend != "static")) {
       auto met = assemble(flags, job, lifeline);
       if (!met) return refuse(met.status(), met.status().code() == Code::invalid_argument ? kWrongUse : 1);
       assembly = std::move(*met);
       if (is_elastic(flags)) elastic.emplace(assembly->roster(), flags.max_restarts.value_or(0));
     }
+    if (elastic && job.host_count > 1) {
+      auto opened = open_rounds(flags, job, lifeline, *assembly);
+      if (!opened) return refuse(opened.status(), kFailure);
+      rounds = std::move(*opened);
+    }
     for (;;) {
-      const auto outcome = run_ranks(flags, job, lifeline, assembly.get(), elastic);
-      const bool again = elastic && job.host_count == 1 && outcome.ok() && elastic->all_again(*outcome, job.restart_count);
+      const auto outcome = run_ranks(flags, job, lifeline, assembly.get(), elastic, rounds.get());
+      if (rounds && !rounds->silent()) {
+        if (outcome.ok() && rounds->next(*outcome, job)) continue;
+        if (!outcome.ok() || outcome->passed_signal != 0) rounds->fail(fmt::format("the job was ended on {}", host_name()), false);
+        const int status = finish(outcome);
+        const auto over = rounds->over();
+        return status == 0 && over ? refuse({Code::peer_lost, "the ranks of this host were done, those of another were not: " + *over}, kFailure) : status;
+      }
+      const bool again = elastic && !rounds && outcome.ok() && elastic->all_again(*outcome, job.restart_count);
       if (!again) return finish(outcome, elastic ? elastic->ended() : "");
       if (const auto port = free_port(true); port.ok() && !flags.master_port) job.master_port = *port;
     }
@@ -171,7 +209,7 @@ int run_here(const RunFlags& flags, Job job) {
 }
 
 int print_host_commands(const RemoteRun& run) {
-  fmt::print(stderr, "tutti run: there is no ssh on PATH. Run on each host, in the same folder:\n");
+  refuse({Code::unsupported, "there is no ssh on PATH. Run on each host, in the same folder:"});
   fmt::print(stderr, "  on all hosts first: export TUTTI_JOB_KEY=...   # the same secret, e.g. from: openssl rand -hex 32\n");
   for (const HostCommand& command : host_commands(run)) fmt::print(stderr, "  on {}: {}\n", command.host, command.line);
   return kNotFound;
@@ -296,8 +334,6 @@ int run(RunFlags flags) {
   return flags.hosts.empty() ? run_here(flags, *job) : run_on_hosts(flags, std::move(job).value());
 }
 
-}  // namespace
-
 // torchrun's flags that need nothing here.
 void add_flags_without_effect(CLI::App& verb) {
   for (const char* name : {"--rdzv-id,--rdzv_id", "--rdzv-conf,--rdzv_conf", "--role", "--monitor-interval,--monitor_interval",
@@ -308,6 +344,22 @@ void add_flags_without_effect(CLI::App& verb) {
     verb.add_flag_function(name, [](std::int64_t) {}, "torchrun's; has no effect here")->group("");
   }
 }
+
+// "2" or "1:4"
+bool read_host_count(const std::string& text, RunFlags& flags) {
+  const auto number = [](std::string_view part, std::optional<int>& out) {
+    int n = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
+    if (error != std::errc() || end != part.data() + part.size() || part.empty()) return false;
+    out = n;
+    return true;
+  };
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) return number(text, flags.host_count);
+  return number(std::string_view(text).substr(0, colon), flags.least_hosts) && number(std::string_view(text).substr(colon + 1), flags.host_count);
+}
+
+}  // namespace
 
 Status translate(RunFlags& flags) {
   const std::string& backend = flags.backend;
@@ -327,20 +379,6 @@ Status translate(RunFlags& flags) {
   flags.master_address = parts->host;
   flags.master_port = parts->port;
   return {};
-}
-
-// "2" or "1:4"
-bool read_host_count(const std::string& text, RunFlags& flags) {
-  const auto number = [](std::string_view part, std::optional<int>& out) {
-    int n = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), n);
-    if (error != std::errc() || end != part.data() + part.size() || part.empty()) return false;
-    out = n;
-    return true;
-  };
-  const std::size_t colon = text.find(':');
-  if (colon == std::string::npos) return number(text, flags.host_count);
-  return number(std::string_view(text).substr(0, colon), flags.least_hosts) && number(std::string_view(text).substr(colon + 1), flags.host_count);
 }
 
 Status check_flags(const RunFlags& flags) {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "comm/call.h"
+#include "tools/refusal.h"
 #include "tools/report.h"
 #include "tools/report_text.h"
 
@@ -101,10 +102,7 @@ int top(const Asked& asked) {
     complaints.clear();
     std::vector<Story> now = read_stories(asked.places, complaints);
     const auto at = std::chrono::steady_clock::now();
-    if (now.empty()) {
-      fmt::print(stderr, "tutti top: no recorder found\n");
-      return 1;
-    }
+    if (now.empty()) return refuse("top", {Code::invalid_argument, "no recorder found"}, kFailure);
     const auto same = std::find_if(before.begin(), before.end(), [&](const Story& s) { return s.job == now[0].job; });
     const double seconds = same == before.end() ? 0 : std::chrono::duration<double>(at - then).count();
     const std::string text = top_text(same == before.end() ? now[0] : *same, now[0], seconds);

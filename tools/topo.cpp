@@ -12,7 +12,7 @@
 
 #include "core/config.h"
 #include "core/errno_text.h"
-#include "core/error_table.h"
+#include "tools/refusal.h"
 #include "tools/text_block.h"
 #include "tools/topo_svg.h"
 #include "tools/topo_text.h"
@@ -157,10 +157,7 @@ void add_topo(CLI::App& app, int& status) {
   verb->add_option("--write-hwloc", flags->hwloc, "write hwloc XML");
   verb->add_option("--write-nccl", flags->nccl, "write NCCL's XML, as NCCL_TOPO_FILE takes it");
   verb->callback([&status, flags] {
-    const Status done = topo(*flags);
-    if (done.ok()) return;
-    fmt::print(stderr, "tutti topo: {}\n", printable(with_code(done)));
-    status = 2;
+    if (const Status done = topo(*flags); !done) status = refuse("topo", done);
   });
 }
 

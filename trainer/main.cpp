@@ -35,7 +35,9 @@ int main(int argc, char** argv) {
     }
     return train();
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);      // help
+    std::fprintf(stderr, "train: %s\n", tutti::Status(tutti::Code::invalid_argument, std::string(error.what()) + " (--help shows what there is)").to_string().c_str());
+    return 2;
   } catch (const Failure& failure) {
     std::fprintf(stderr, "train: %s\n", failure.what());
     return 1;

@@ -156,7 +156,7 @@ std::string Saver::poll(bool wait) {
   }
   std::error_code error;
   std::filesystem::remove_all(folder_, error);
-  return fmt::format("warning: no checkpoint of step {}: {}\n", manifest_.step, status.text());
+  return fmt::format("warning: no checkpoint of step {}: {} [TUTTI-E016]\n", manifest_.step, status.text());
 }
 
 std::string resume(const Options& o, Training& training, double& loss) {

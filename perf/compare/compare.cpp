@@ -105,7 +105,7 @@ void draw(const Options& options, const Field& field, const std::vector<Point>& 
   }
   const std::string file = fmt::format("{}/{}-{}-{}.svg", options.out, field.transport, field.ranks, field.collective);
   if (const Status status = write_file(file, to_svg(lines, fmt::format("{}, {} ranks, {}", field.collective, field.ranks, field.transport))); !status.ok())
-    fmt::print(stderr, "{}\n", status.text());
+    fmt::print(stderr, "{}\n", status.to_string());
 }
 
 std::string own_folder() { return std::filesystem::read_symlink("/proc/self/exe").parent_path(); }
@@ -130,7 +130,7 @@ int run_all(const Options& options) {
         csv += to_csv(field, points, columns);
         draw(options, field, points, columns);
         all.insert(all.end(), points.begin(), points.end());
-        if (const Status status = write_file(options.out + "/compare.csv", csv); !status.ok()) return fmt::print(stderr, "{}\n", status.text()), 1;
+        if (const Status status = write_file(options.out + "/compare.csv", csv); !status.ok()) return fmt::print(stderr, "{}\n", status.to_string()), 1;
       }
     const auto behind = std::count_if(all.begin(), all.end(), [](const Point& p) { return p.ratio > 0 && p.most < 1; });
     fmt::print("\n# {}: geometric mean of x over {} points {:.2f}; behind the best peer in all but the outermost rounds at {}\n", transport, all.size(),
@@ -177,7 +177,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);      // help
+    return fmt::print(stderr, "compare: {}\n", tutti::Status(tutti::Code::invalid_argument, error.what()).to_string()), 2;
   }
   if (options.torch) turn_to_torch(options, app);
   const int status = run_all(options);

@@ -12,6 +12,10 @@
 namespace tutti::perf {
 namespace {
 
+Parsed refused(const std::string& program, const std::string& text) {
+  return {std::nullopt, kExitUsage, fmt::format("{}: {}\n", program, Status(Code::invalid_argument, text).to_string())};
+}
+
 // Thrown inside parsing only, where CLI11 turns it into its error for the option.
 [[noreturn]] void refuse(const std::string& option, const std::string& text, const std::string& wanted) {
   throw CLI::ValidationError(option, fmt::format("'{}' is not {}", text, wanted));
@@ -277,10 +281,10 @@ Parsed parse_options(const std::string& program, const std::vector<std::string>&
   } catch (const CLI::CallForHelp&) {
     return {std::nullopt, kExitOk, app.help()};
   } catch (const CLI::ParseError& error) {
-    return {std::nullopt, kExitUsage, fmt::format("{}: {} (-h shows all options)\n", program, error.what())};
+    return refused(program, fmt::format("{} (-h shows all options)", error.what()));
   }
   if (const std::string text = contradiction(o, min_said, max_said); !text.empty())
-    return {std::nullopt, kExitUsage, fmt::format("{}: {}\n", program, text)};
+    return refused(program, text);
   return {o, kExitOk, ""};
 }
 

@@ -131,17 +131,19 @@ int run_seat(const Plan& plan) {
   return worst;
 }
 
-int refuse(const Benchmark& benchmark, int status, const std::string& text) {
-  fmt::print(stderr, "{}: {}\n", benchmark.program, text);
-  return status;
+int refuse(const Benchmark& benchmark, int exit_status, const Status& why) {
+  fmt::print(stderr, "{}: {}\n", benchmark.program, why.to_string());
+  return exit_status;
 }
+
+int refuse(const Benchmark& benchmark, const std::string& text) { return refuse(benchmark, kExitUsage, Status(Code::invalid_argument, text)); }
 
 // Started by a launcher: this process is one rank of its world.
 int run_launched(Plan& plan) {
   const Options& o = plan.options;
   if (o.processes > 1 || o.threads > 1)
     return refuse(
-        plan.benchmark, kExitUsage,
+        plan.benchmark,
         fmt::format("{} has started the ranks, one a process: leave out -g and -t", plan.seat.origin.launcher));
   plan.options.processes = 1;
   plan.seat.rank_count = plan.seat.origin.rank_count;
@@ -162,7 +164,7 @@ int run_alone(Plan& plan, std::span<char* const> args, const Environment& enviro
   if (o.processes == 0) o.processes = chosen ? int(std::max(2u, std::thread::hardware_concurrency())) : 1;
   const int ranks = o.processes * o.threads;
   if (plan.benchmark.rooted && o.root >= ranks)
-    return refuse(plan.benchmark, kExitUsage, fmt::format("-r {}: there are {} ranks", o.root, ranks));
+    return refuse(plan.benchmark, fmt::format("-r {}: there are {} ranks", o.root, ranks));
   if (o.processes > 1) return run_members(o, args, environment);
   plan.seat.rank_count = ranks;
   plan.seat.address = make_address();
@@ -174,7 +176,7 @@ int run_alone(Plan& plan, std::span<char* const> args, const Environment& enviro
 // Started by run_alone of another process.
 int run_member(Plan& plan, const Environment& environment) {
   if (!environment.count("TUTTI_ADDRESS") || !environment.count("TUTTI_JOB_KEY"))
-    return refuse(plan.benchmark, kExitUsage, "--member is for processes that this program starts itself");
+    return refuse(plan.benchmark, "--member is for processes that this program starts itself");
   Options& o = plan.options;
   const bool chosen = o.processes == 0 && o.threads == 1;
   const int ranks = as_number(environment, "TUTTI_RANK_COUNT");
@@ -200,14 +202,14 @@ int run_program(const Benchmark& benchmark, std::span<char* const> args, char** 
   const bool member = parsed.options->member_fd >= 0;
   if (member) words.pop_back();  // --member, which run_members added
   const Result<Goal> goal = goal_from(*parsed.options, environment);
-  if (!goal.ok()) return refuse(benchmark, kExitUsage, goal.status().text());
+  if (!goal.ok()) return refuse(benchmark, kExitUsage, goal.status());
   const Result<std::optional<Split>> split = split_from(environment);
-  if (!split.ok()) return refuse(benchmark, kExitUsage, split.status().text());
+  if (!split.ok()) return refuse(benchmark, kExitUsage, split.status());
   Plan plan{benchmark, *parsed.options, std::move(words), split.value(), goal.value(), {}};
   if (member) return run_member(plan, environment);
   const Result<Origin> origin = find_origin(environment, parent_program());
-  if (!origin.ok()) return refuse(benchmark, kExitFailed, origin.status().text());
-  if (Status s = check_files(plan.options); !s.ok()) return refuse(benchmark, kExitFailed, s.text());
+  if (!origin.ok()) return refuse(benchmark, kExitFailed, origin.status());
+  if (Status s = check_files(plan.options); !s.ok()) return refuse(benchmark, kExitFailed, s);
   plan.seat.origin = origin.value();
   return origin.value().launcher.empty() ? run_alone(plan, args, environment) : run_launched(plan);
 }

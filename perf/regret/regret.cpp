@@ -40,7 +40,7 @@ Seat seat_of(const Wish& wish, const Environment& environment) {
 // One of the ranks that `tutti run` has started; rank 0 tells.
 int run_launched(const Wish& wish, const Environment& environment) {
   if (!environment.contains("TUTTI_RANK") || !environment.contains("TUTTI_RANK_COUNT"))
-    return fmt::print(stderr, "regret: --launched wants to be started by tutti run: TUTTI_RANK is not set\n"), kExitUsage;
+    return fmt::print(stderr, "regret: {}\n", Status(Code::invalid_argument, "--launched wants to be started by tutti run: TUTTI_RANK is not set").to_string()), kExitUsage;
   const Seat seat = seat_of(wish, environment);
   std::vector<Point> points;
   if (seat.rank == 0) std::fputs(table_head().c_str(), stdout);
@@ -110,7 +110,7 @@ int run_all(const Wish& wish, const char* program, const Environment& environmen
     file << "[\n";
     for (std::size_t i = 0; i < points.size(); ++i) file << to_json(points[i]) << (i + 1 < points.size() ? ",\n" : "\n");
     file << "]\n";
-    if (!file.flush()) return fmt::print(stderr, "regret: cannot write {}\n", wish.json), kExitFailed;
+    if (!file.flush()) return fmt::print(stderr, "regret: {}\n", Status(Code::out_of_resources, fmt::format("cannot write {}", wish.json)).to_string()), kExitFailed;
   }
   return wish.check && share < kWantedShare ? kExitFailed : kExitOk;
 }
@@ -138,7 +138,8 @@ int main(int argc, char** argv, char** names_and_values) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);      // help
+    return fmt::print(stderr, "regret: {}\n", Status(Code::invalid_argument, error.what()).to_string()), kExitUsage;
   }
   const Environment environment = environment_of(names_and_values);
   if (wish.launched) return regret::run_launched(wish, environment);

@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 10'000, pairs = argc > 2 ? std::atoi(argv[2]) : 20;
   std::vector<float> x((argc > 3 ? std::size_t(std::atoi(argv[3])) : 4096) / sizeof(float), 1);
   if (count < 1 || pairs < 1 || x.empty()) {
-    std::fprintf(stderr, "usage: strangers_perf [STRANGERS] [PAIRS] [BYTES]\n");
+    const tutti::Status wrong(tutti::Code::invalid_argument, "usage: strangers_perf [STRANGERS] [PAIRS] [BYTES], numbers of at least 1, 1 and 4");
+    std::fprintf(stderr, "strangers_perf: %s\n", wrong.to_string().c_str());
     return 2;
   }
   ::setenv("TUTTI_TRANSPORT", "tcp", 1);

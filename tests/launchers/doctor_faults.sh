@@ -129,6 +129,32 @@ wrap=()
 says 0 1 '✗ open files .*70 open files allowed' 'locked memory .*64 KiB may be locked' 'open files limit .*70 on'
 found
 
+name="half duplex"
+echo half >"$temp/duplex"
+wrap[1]="unshare -m bash $temp/with_file $temp/duplex /sys/class/net/net0/duplex"
+printf 'mount --bind "$1" "$2" && exec "${@:3}"\n' >"$temp/with_file"
+both
+says 0 0 '! link .*net0 runs at half duplex'
+found
+
+name="a NIC whose errors grow"
+# Written in place, so that a reader never sees half of it.
+python3 -c '
+import os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for errors in range(10**6):
+    os.pwrite(file, b"%020d\n" % errors, 0)
+    time.sleep(0.01)' "$temp/errors" &
+growing=$!
+until [[ -s $temp/errors ]]; do sleep 0.1; done
+wrap[1]="unshare -m bash $temp/with_file $temp/errors /sys/class/net/net0/statistics/rx_errors"
+both
+kill $growing
+wait $growing 2>/dev/null || true
+wrap=()
+says 0 0 '! NIC errors .*net0: [0-9]+ errors in [0-9]+ packets during the test'
+found
+
 name="clock off by a minute"
 clock_library=$(ls /usr/lib/*/faketime/libfaketime.so.1 2>/dev/null | head -1)
 if [[ $clock_library ]]; then

@@ -1,13 +1,17 @@
 #include "tests/process/gallery.h"
 
+#include <fmt/format.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <csignal>
 #include <regex>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/process/faulty_sockets.h"
@@ -109,6 +113,28 @@ std::vector<Cause> mismatches() {
   };
 }
 
+// Listens on all addresses of this host, of both families.
+class PortOfAll {
+ public:
+  PortOfAll() : descriptor_(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int no = 0;
+    ::setsockopt(descriptor_, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    socklen_t bytes = sizeof address_;
+    address_.sin6_family = AF_INET6;
+    if (::bind(descriptor_, reinterpret_cast<sockaddr*>(&address_), bytes) != 0 || ::listen(descriptor_, 1) != 0 ||
+        ::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address_), &bytes) != 0)
+      throw std::runtime_error("no port");
+  }
+  ~PortOfAll() { ::close(descriptor_); }
+  PortOfAll(const PortOfAll&) = delete;
+  PortOfAll& operator=(const PortOfAll&) = delete;
+  int port() const { return ntohs(address_.sin6_port); }
+
+ private:
+  const int descriptor_;
+  sockaddr_in6 address_{};
+};
+
 std::vector<Cause> beginnings() {
   return {
       {"no_address", "an address that is none", Code::invalid_argument, -1, seconds(5), [] { return Statuses{alone(0, 2, "no address at all", seconds(1))}; }},
@@ -151,6 +177,17 @@ std::vector<Cause> beginnings() {
        [] {
          const Listening other;
          return Statuses{alone(0, 2, other.address(), seconds(2))};
+       }},
+      {"no_port_of_the_range", "other processes listen on all ports of TUTTI_PORT_RANGE", Code::network, -1, seconds(8),
+       [] {
+         const PortOfAll taken;
+         const Environment environment(Settings{{"TUTTI_PORT_RANGE", fmt::format("{0}-{0}", taken.port())}});
+         return Statuses{alone(0, 2, "127.0.0.1:" + std::to_string(unused_port()), seconds(2))};
+       }},
+      {"no_such_interface", "TUTTI_INTERFACE names an interface that there is not", Code::invalid_argument, -1, seconds(8),
+       [] {
+         const Environment environment(Settings{{"TUTTI_INTERFACE", "nonsense0"}});
+         return Statuses{alone(0, 2, "127.0.0.1:" + std::to_string(unused_port()), seconds(2))};
        }},
       {"stale_process_on_the_port", "a process that is no rank answers at rank 0's port", Code::timeout, 0, seconds(10),
        [] {
@@ -315,6 +352,8 @@ std::string in_general(const Status& status) {
       {R"((\d+\.\d+\.\d+\.\d+|\[[0-9a-f:]+\]):\d+)", "ADDRESS"},
       {R"(operation \d+)", "operation N"},
       {R"(0x[0-9a-f]+)", "POINTER"},
+      {R"(TUTTI_PORT_RANGE=\d+-\d+)", "TUTTI_PORT_RANGE=PORTS"},
+      {R"(it has: .*$)", "it has: ADDRESSES"},
       {R"(\b\d+(\.\d+)? (s|ms)\b)", "TIME"},
       {R"(it has made \d+)", "it has made N"},
       {R"((look up host [^:]+): [A-Z][^.]*\.)", "$1: WHY."},

@@ -56,6 +56,24 @@ Statuses from_b(const std::string& address) {
   }});
 }
 
+Statuses with_one_port() {
+  const TwoHosts hosts;
+  hosts.b.shell("echo '40000 40000' > /proc/sys/net/ipv4/ip_local_port_range");
+  return together({[&] {
+    hosts.b.enter();
+    return alone(1, 2, kAddressOfA, milliseconds(1500));
+  }});
+}
+
+Statuses at_own_loopback() {
+  const TwoHosts hosts;
+  const auto on = [](const Host& host, int rank) {
+    host.enter();
+    return alone(rank, 2, "127.0.0.1:4000", milliseconds(1500));
+  };
+  return together({[&] { return on(hosts.a, 0); }, [&] { return on(hosts.b, 1); }});
+}
+
 std::string lacks_mounts() {
   if (::geteuid() != 0) return "mounting needs root";
   const Status status = apart([] { return ::unshare(CLONE_NEWNS) == 0 ? Status() : Status(Code::unsupported, "unshare(CLONE_NEWNS) is not allowed here"); });
@@ -146,6 +164,10 @@ std::vector<Cause> poor_hosts() {
       {"shm_across_hosts", "shared memory alone is allowed, and rank 1 is on another host", Code::network, kEither, seconds(30),
        [] { return on_two_hosts({{"TUTTI_TRANSPORT", "shm"}}); }, lacks_hosts},
       {"packets_are_dropped", "what goes to rank 0's address is lost on the way", Code::timeout, 0, seconds(20), [] { return from_b("10.77.0.99:4000"); }, lacks_hosts},
+      {"no_local_port_left", "rank 1's host has one port for all its connections", Code::timeout, 0, seconds(20), with_one_port, lacks_hosts},
+      {"loopback_for_all", "all hosts were given 127.0.0.1 as the address of rank 0", Code::timeout, kEither, seconds(20), at_own_loopback, lacks_hosts},
+      {"only_loopback_is_offered", "TUTTI_INTERFACE leaves nothing but loopback, on both hosts", Code::ok, -1, seconds(30),
+       [] { return on_two_hosts({{"TUTTI_INTERFACE", "lo"}}); }, lacks_hosts},
       {"address_of_no_network", "rank 0's address belongs to a network that this host has no route to", Code::timeout, 0, seconds(20),
        [] { return from_b("10.78.0.1:4000"); }, lacks_hosts},
       {"unknown_host", "rank 0's host has a name that nobody knows", Code::timeout, 0, seconds(40), [] { return from_b("no-such-host.invalid:4000"); }, lacks_hosts},

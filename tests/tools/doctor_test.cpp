@@ -164,6 +164,16 @@ TEST(DoctorFindings, FaultsOfOneHost) {
   e = good();
   e.hosts[0].interfaces[1].errors = 5000;
   expect(e, {{"NIC errors", Verdict::warn, "eth0: 5000 errors"}});
+  e.hosts[0].interfaces[1].errors = 0;
+  e.hosts[0].interfaces[1].duplex = "half";
+  expect(e, {{"link", Verdict::warn, "eth0 runs at half duplex"}});
+  e = good();
+  for (Facts& f : e.hosts) {
+    f.interfaces[1].duplex = "full", f.interfaces[1].pause = "off";
+    f.rdma = {{.device = "mlx5_0", .state = "ACTIVE", .link_layer = "Ethernet", .rate = "100 Gb/sec", .gids = {"3: 0000:0000:0000:0000:0000:ffff:0a00:0001 RoCE v2 eth0"}}};
+  }
+  e.hosts[1].interfaces[1].pause = "rx tx";
+  expect(e, {{"link", Verdict::note, "pause frames off, and RDMA runs over it"}, {"pause frames", Verdict::note, "off on head; rx tx on second"}});
   e = good();
   e.hosts[1].pci = {{"GPU (0000:01:00.0)", 16, 16, 8, 16}};
   expect(e, {{"PCIe", Verdict::warn, "16.0 GT/s x8, it can 16.0 GT/s x16"}});
@@ -217,6 +227,11 @@ TEST(DoctorFindings, FaultsOfAPair) {
   e = good();
   e.pairs[0].resent = 0.08;
   expect(e, {{"retransmits", Verdict::warn, "8.0 %"}});
+  for (Facts& f : e.hosts) f.interfaces[1].pause = "off";
+  expect(e, {{"retransmits", Verdict::warn, "pause frames are off on eth0 of head; pause frames are off on eth0 of second"}});
+  e = good();
+  e.growth = {{0, "eth0", 100000, 0, 50}, {1, "eth0", 100000, 3, 200}};
+  expect(e, {{"NIC errors", Verdict::warn, "eth0: 3 errors in 100000 packets during the test"}, {"NIC drops", Verdict::note, "200 of 100000"}});
   e = good();
   Pair closed{.from = 0, .to = 1};
   closed.attempts = {{"10.0.0.2:4000", Reach::filtered, "", true}};
@@ -325,6 +340,8 @@ TEST(DoctorReadings, OfAMadeUpMachine) {
   const Folder root;
   root.write("sys/class/net/eth7/speed", "25000");
   root.write("sys/class/net/eth7/mtu", "9000");
+  root.write("sys/class/net/eth7/duplex", "half");
+  root.write("sys/class/net/virt/duplex", "unknown");
   root.write("sys/class/net/eth7/statistics/rx_packets", "100");
   root.write("sys/class/net/eth7/statistics/rx_errors", "3");
   root.write("sys/class/net/eth7/statistics/tx_errors", "4");
@@ -350,6 +367,8 @@ TEST(DoctorReadings, OfAMadeUpMachine) {
   EXPECT_EQ(nics[0].name, "eth7");
   EXPECT_EQ(nics[0].megabits, 25000);
   EXPECT_EQ(nics[0].mtu, 9000);
+  EXPECT_EQ(nics[0].duplex, "half");
+  EXPECT_EQ(nics[1].duplex, "");
   EXPECT_EQ(nics[0].errors, 7u);
   EXPECT_FALSE(nics[0].is_virtual);
   EXPECT_EQ(nics[1].megabits, 0);

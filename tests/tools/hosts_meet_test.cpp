@@ -1,4 +1,4 @@
-// How launchers of several hosts find each other, in one process: rosters that relays keep alike, what Slurm says of hosts, GPUs.
+// How launchers of several hosts find each other, in one process: rosters that gossip keeps alike, what Slurm says of hosts, GPUs.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
@@ -10,7 +10,7 @@
 #include "tools/allocation.h"
 #include "tools/assembly.h"
 #include "tools/gpus.h"
-#include "tools/relay.h"
+#include "tools/gossip.h"
 
 namespace tutti::tools {
 namespace {
@@ -19,15 +19,15 @@ using testing::HasSubstr;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-// A roster in memory with a relay.
+// A roster in memory, kept like others by gossip.
 struct Host {
   explicit Host(const std::string& key = "secret") : file(memfd_create("roster", MFD_CLOEXEC)) {
     fcntl(file.get(), F_SETFL, O_APPEND);
-    auto opened = Relay::open(file.get(), {"127.0.0.1:0"}, comm::make_job_key(key));
-    if (opened) relay = std::move(*opened);
+    auto opened = Gossip::open(file.get(), {"127.0.0.1:0"}, comm::make_job_key(key));
+    if (opened) gossip = std::move(*opened);
     else ADD_FAILURE() << opened.status().to_string();
   }
-  std::string address() const { return fmt::format("127.0.0.1:{}", relay->port()); }
+  std::string address() const { return fmt::format("127.0.0.1:{}", gossip->port()); }
   void add(const std::string& line) const { EXPECT_TRUE(comm::Roster(file.get()).add(line).ok()); }
   std::multiset<std::string> lines() const {
     comm::Roster roster(file.get());
@@ -40,42 +40,42 @@ struct Host {
     return lines() == wanted;
   }
   Descriptor file;
-  std::unique_ptr<Relay> relay;      // goes first
+  std::unique_ptr<Gossip> gossip;      // goes first
 };
 
-TEST(RelayTest, LinesOfEachHostComeToAllOnce) {
+TEST(GossipTest, LinesOfEachHostComeToAllOnce) {
   Host a, b, c;
   a.add("x from a");
-  b.relay->keep_calling({a.address()});
-  c.relay->keep_calling({a.address(), b.address()});
+  b.gossip->keep_calling({a.address()});
+  c.gossip->keep_calling({a.address(), b.address()});
   b.add("x from b");
   c.add("x from c");
   c.add("x from c");      // said twice, heard twice
   const std::multiset<std::string> all = {"x from a", "x from b", "x from c", "x from c"};
   for (const Host* host : {&a, &b, &c}) EXPECT_TRUE(host->comes_to(all));
-  EXPECT_EQ(c.relay->trouble(a.address()), "");
+  EXPECT_EQ(c.gossip->trouble(a.address()), "");
 }
 
-TEST(RelayTest, WithoutTheOneWhereAllMetTheOthersGoOnAndWhoComesLaterHearsAll) {
+TEST(GossipTest, WithoutTheOneWhereAllMetTheOthersGoOnAndWhoComesLaterHearsAll) {
   auto first = std::make_unique<Host>();
   Host b, c, late;
-  b.relay->keep_calling({first->address()});
-  c.relay->keep_calling({first->address(), b.address()});
+  b.gossip->keep_calling({first->address()});
+  c.gossip->keep_calling({first->address(), b.address()});
   first->add("x of old");
   EXPECT_TRUE(b.comes_to({"x of old"}));
   EXPECT_TRUE(c.comes_to({"x of old"}));
   first.reset();
   b.add("x of new");
   EXPECT_TRUE(c.comes_to({"x of old", "x of new"}));
-  late.relay->keep_calling({c.address()});
+  late.gossip->keep_calling({c.address()});
   EXPECT_TRUE(late.comes_to({"x of old", "x of new"}));
 }
 
-TEST(RelayTest, AnotherKeyIsTurnedAway) {
+TEST(GossipTest, AnotherKeyIsTurnedAway) {
   Host a, stranger("another secret");
   a.add("x");
-  stranger.relay->keep_calling({a.address()});
-  const auto says = [&] { return stranger.relay->trouble(a.address()); };
+  stranger.gossip->keep_calling({a.address()});
+  const auto says = [&] { return stranger.gossip->trouble(a.address()); };
   for (const auto end = Clock::now() + seconds(30); Clock::now() < end && says().find("another job key") == std::string::npos;) std::this_thread::yield();
   EXPECT_THAT(says(), HasSubstr("another job key"));
   EXPECT_TRUE(stranger.lines().empty());
@@ -150,7 +150,7 @@ TEST(AssemblyTest, TwoHostsOfOneNumberAreTold) {
   job.host_rank = 1;
   job.job_key = "secret";
   Host zero;      // in the place of host 0, which passes lines on
-  job.master_port = zero.relay->port();
+  job.master_port = zero.gossip->port();
   std::vector<std::string> told;
   AssemblyPlan plan = plan_for("", told);
   plan.limit = seconds(3);

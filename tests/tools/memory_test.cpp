@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include "tests/said.h"
 #include "tests/tools/launched.h"
 
 namespace tutti::tools {
@@ -42,6 +43,7 @@ TEST(Memory, AVictimOfTheKernelIsNamedSo) {
   if (group.folder().empty()) GTEST_SKIP() << "may not make a control group with a memory limit here";
   Launched job({"run", "-n", "2", "sh", "-c", "[ $RANK = 1 ] && exec tail /dev/zero; exec sleep 1000"}, {.control_group = group.folder()});
   EXPECT_EQ(job.exit_status(), 128 + SIGKILL) << job.err();
+  test::expect_said("killed_for_want_of_memory", "rank 1 takes more memory than its control group has", job.last_error_line());
   EXPECT_THAT(job.last_error_line(), AllOf(HasSubstr("first failure: rank 1 on "), HasSubstr("was killed by SIGKILL (9); out of memory: ")));
   EXPECT_TRUE(job.nothing_left());
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Ran: the `tutti` command run to its end by the shell, for tests that only look at what it printed.
+// Ran: a program of build/bin run to its end by the shell, for tests that only look at what it printed.
 #include <array>
 #include <cstdio>
 #include <string>
@@ -12,8 +12,8 @@ struct Ran {
   std::string out;      // standard error too
 };
 
-inline Ran run_tutti(const std::string& arguments) {
-  const std::string command = std::string(TUTTI_BINARY_DIR) + "/bin/tutti " + arguments + " 2>&1";
+inline Ran run_program(const std::string& program, const std::string& arguments) {
+  const std::string command = std::string(TUTTI_BINARY_DIR) + "/bin/" + program + " " + arguments + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   Ran ran;
   std::array<char, 4096> part;
@@ -21,5 +21,7 @@ inline Ran run_tutti(const std::string& arguments) {
   ran.status = WEXITSTATUS(::pclose(pipe));
   return ran;
 }
+
+inline Ran run_tutti(const std::string& arguments) { return run_program("tutti", arguments); }
 
 }  // namespace tutti::tools

@@ -2,6 +2,7 @@
 // number of ranks to the same bytes.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include "tests/said.h"
 #include "tests/trainer/command.h"
 #include "trainer/checkpoint.h"
 #include "trainer/random.h"
@@ -142,6 +143,8 @@ TEST(ResumeTest, AFullDiskIsAWarning) {
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_TRUE(outcome.says("warning: no checkpoint of step 2: ")) << outcome.text;
   EXPECT_TRUE(outcome.says("File too large")) << outcome.text;
+  const auto begin = outcome.text.find("warning: no checkpoint of step 2");
+  test::expect_said("disk_full_at_a_checkpoint", "a checkpoint's file cannot grow; training goes on", outcome.text.substr(begin, outcome.text.find('\n', begin) - begin));
   EXPECT_EQ(outcome.last_after("sha256 "), wanted());
   EXPECT_FALSE(has_checkpoints(folder / "run"));
 }

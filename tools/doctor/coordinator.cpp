@@ -28,6 +28,7 @@ class Coordination {
   void choose_hosts();
   void compare_clocks();
   void measure_pairs();
+  void read_counters();
   void try_library();
   void let_go();
 
@@ -166,6 +167,22 @@ void Coordination::measure_pairs() {
   }
 }
 
+void Coordination::read_counters() {
+  if (out_.pairs.empty()) return;
+  for (const int rank : hosts_) {
+    const json told = ask(rank, {{"do", "counters"}}, kShort);
+    for (const json& item : told.value("interfaces", json::array())) {
+      const auto now = parse<Interface>(dump(item));
+      if (!now) continue;
+      for (const Interface& then : facts_.at(rank).interfaces) {
+        if (then.name != now->name || now->packets <= then.packets) continue;      // or it was made anew meanwhile
+        const auto grown = [](std::uint64_t before, std::uint64_t after) { return after > before ? after - before : 0; };
+        out_.growth.push_back({rank, then.name, now->packets - then.packets, grown(then.errors, now->errors), grown(then.dropped, now->dropped)});
+      }
+    }
+  }
+}
+
 void Coordination::try_library() {
   // Where a pair is broken the library would only wait for its limits, and say the same.
   const bool whole =
@@ -212,6 +229,7 @@ void coordinate(std::map<int, Channel>& channels, const std::map<int, Facts>& fa
   work.choose_hosts();
   work.compare_clocks();
   work.measure_pairs();
+  work.read_counters();
   work.try_library();
   work.let_go();
 }

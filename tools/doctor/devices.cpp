@@ -3,8 +3,13 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -64,6 +69,21 @@ std::map<std::string, Interface> interfaces_of_kernel() {
   return out;
 }
 
+// Of link-level flow control, as `ethtool -a` shows it.
+std::string pause_of(const std::string& name) {
+  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ethtool_pauseparam pause{};
+  pause.cmd = ETHTOOL_GPAUSEPARAM;
+  ifreq request{};
+  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  request.ifr_data = reinterpret_cast<char*>(&pause);
+  const bool known = socket >= 0 && ::ioctl(socket, SIOCETHTOOL, &request) == 0;
+  if (socket >= 0) ::close(socket);
+  if (!known) return "";
+  if (!pause.rx_pause && !pause.tx_pause) return "off";
+  return pause.rx_pause && pause.tx_pause ? "rx tx" : pause.rx_pause ? "rx" : "tx";
+}
+
 // The PCI function behind a link such as /sys/class/net/eth0/device: the device itself, or a parent of it (virtio,
 // USB).
 fs::path pci_function(const fs::path& link) {
@@ -113,6 +133,9 @@ std::vector<Interface> read_interfaces(const std::string& root) {
     interface.driver = fs::read_symlink(at / "device/driver", ignored).filename();
     const long long speed = std::strtoll(line_of(at / "speed").c_str(), nullptr, 10);
     interface.megabits = speed > 0 && speed < 100'000'000 ? speed : 0;  // -1 and 2^32 - 1: unknown
+    interface.duplex = line_of(at / "duplex");
+    if (interface.duplex != "full" && interface.duplex != "half") interface.duplex = "";
+    if (root.empty() && !interface.loopback) interface.pause = pause_of(name);
     interface.mtu = int(number_in(at / "mtu"));
     const fs::path count = at / "statistics";
     interface.packets = number_in(count / "rx_packets") + number_in(count / "tx_packets");

@@ -42,6 +42,17 @@ struct Trial {
   }
 };
 
+// What the counters of a host's interface have grown by while pairs were measured.
+struct Growth {
+  int rank = 0;
+  std::string interface;
+  std::uint64_t packets = 0, errors = 0, dropped = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("rank", self.rank), visit("interface", self.interface), visit("packets", self.packets);
+    visit("errors", self.errors), visit("dropped", self.dropped);
+  }
+};
+
 struct Missing {
   int rank = 0;
   std::string text;
@@ -54,6 +65,7 @@ struct Examination {
   std::vector<Facts> hosts;  // one a host, by its lowest rank
   std::vector<Pair> pairs;
   std::vector<ClockDifference> clocks;
+  std::vector<Growth> growth;
   std::vector<Trial> trials;
   std::vector<Missing> missing;
   std::vector<std::string> strangers;  // who connected to rank 0 and could not prove the key
@@ -61,7 +73,7 @@ struct Examination {
   static void fields(auto& self, auto&& visit) {
     visit("version", self.version), visit("when", self.when), visit("rank_count", self.rank_count);
     visit("hosts", self.hosts), visit("pairs", self.pairs), visit("clocks", self.clocks);
-    visit("trials", self.trials), visit("missing", self.missing), visit("strangers", self.strangers);
+    visit("growth", self.growth), visit("trials", self.trials), visit("missing", self.missing), visit("strangers", self.strangers);
     visit("findings", self.findings);
   }
   Verdict worst() const;

@@ -24,11 +24,14 @@ struct Interface {
   std::vector<std::string> addresses;                     // "10.0.0.1/24"
   bool up = false, loopback = false, is_virtual = false;  // virtual: no device behind it (veth, bridge)
   std::int64_t megabits = 0;                              // a second, as the driver states it; 0: it does not
+  std::string duplex;                                     // "full", "half"; "": the driver does not say
+  std::string pause;                                      // flow control: "rx tx", "rx", "tx", "off"; "": not known
   int mtu = 0;
   std::uint64_t packets = 0, errors = 0, dropped = 0;  // both ways, since the interface exists
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name), visit("driver", self.driver), visit("addresses", self.addresses), visit("up", self.up);
     visit("loopback", self.loopback), visit("virtual", self.is_virtual), visit("megabits", self.megabits);
+    visit("duplex", self.duplex), visit("pause", self.pause);
     visit("mtu", self.mtu), visit("packets", self.packets), visit("errors", self.errors);
     visit("dropped", self.dropped);
   }

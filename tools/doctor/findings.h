@@ -15,6 +15,7 @@ std::vector<Finding> host_findings(const Facts& facts, const std::string& name, 
 std::vector<Finding> difference_findings(const std::vector<Facts>& hosts);
 std::vector<Finding> pair_findings(const Pair& pair, const Facts& from, const Facts& to, const std::string& from_name,
                                    const std::string& to_name);
+std::vector<Finding> growth_findings(const Growth& growth, const std::string& host);
 std::vector<Finding> clock_findings(const std::vector<ClockDifference>& clocks, const std::vector<Facts>& hosts);
 
 // Why an address could not be reached, and what to try: "10.0.0.2:4000: refused: nothing listens there".

@@ -25,6 +25,7 @@ class HostFindings {
     limits();
     shared_memory();
     quota();
+    links();
     nics();
     tcp();
     pci();
@@ -45,6 +46,8 @@ class HostFindings {
   void limits();
   void shared_memory();
   void quota();
+  void links();
+  bool carries_rdma(const std::string& interface) const;
   void nics();
   void tcp();
   void pci();
@@ -190,6 +193,28 @@ void HostFindings::nics() {
   }
 }
 
+void HostFindings::links() {
+  for (const Interface& nic : facts_.interfaces) {
+    if (nic.loopback || !nic.up || nic.duplex.empty()) continue;
+    const std::string pause = nic.pause.empty() ? "" : nic.pause == "off" ? ", pause frames off" : fmt::format(", pause frames {}", nic.pause);
+    if (nic.duplex == "half")
+      add("link", Verdict::warn, fmt::format("{} runs at half duplex: it cannot send and receive at once", nic.name),
+          fmt::format("let both ends negotiate: `ethtool -s {} autoneg on`, and on the switch port", nic.name));
+    else if (nic.pause == "off" && carries_rdma(nic.name))
+      add("link", Verdict::note, fmt::format("{}: full duplex, pause frames off, and RDMA runs over it, which bears no losses", nic.name),
+          fmt::format("`ethtool -A {} rx on tx on`, unless the switches have priority flow control for it", nic.name));
+    else if (!nic.is_virtual || !pause.empty())
+      add("link", Verdict::pass, fmt::format("{}: full duplex{}", nic.name, pause));
+  }
+}
+
+// As the GIDs of RDMA ports say: "3: ... RoCE v2 eth0".
+bool HostFindings::carries_rdma(const std::string& interface) const {
+  return std::any_of(facts_.rdma.begin(), facts_.rdma.end(), [&](const RdmaPort& port) {
+    return std::any_of(port.gids.begin(), port.gids.end(), [&](const std::string& gid) { return gid.ends_with(" " + interface); });
+  });
+}
+
 void HostFindings::tcp() {
   constexpr double kNote = 0.01;
   const double share = facts_.segments_sent > 1000 ? double(facts_.segments_resent) / double(facts_.segments_sent) : 0;
@@ -307,6 +332,12 @@ const std::vector<Row>& rows() {
                                          : std::string("unknown");
        },
        "a link that came up slower: cable, switch port, `ethtool`"},
+      {"pause frames", Verdict::note,
+       [](const Facts& f) {
+         const Interface* nic = f.chosen.empty() ? nullptr : interface_of(f, f.chosen[0]);
+         return nic && !nic->pause.empty() ? nic->pause : std::string("unknown");
+       },
+       "the same flow control on all hosts and switch ports: `ethtool -A`"},
       {"MTU", Verdict::warn,
        [](const Facts& f) {
          const Interface* nic = f.chosen.empty() ? nullptr : interface_of(f, f.chosen[0]);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/doctor/devices.h"
 #include "tools/doctor/link_probe.h"
 #include "tools/doctor/link_server.h"
 #include "tools/doctor/trial.h"
@@ -37,6 +38,7 @@ json obey(const json& order, const Facts& own, const std::string& job_key, std::
     const auto probing = parse<ProbeOrder>(dump(order));
     return probing ? json(probe(*probing)) : json{{"error", probing.status().text()}};
   }
+  if (what == "counters") return {{"interfaces", read_interfaces("")}};
   if (what == "close") return server.reset(), json::object();
   if (what == "name") {
     const auto id = Communicator::make_unique_id();

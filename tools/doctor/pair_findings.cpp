@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "tools/doctor/findings.h"
 #include "tools/doctor/sockets.h"
@@ -52,6 +53,7 @@ class PairFindings {
   void mtu();
   void bandwidth(const Flow& flow, const std::string& about);
   void losses();
+  std::string without_pause() const;
   // Of the interfaces in use; 0 when a driver does not say.
   double link_speed() const;
 
@@ -146,11 +148,22 @@ void PairFindings::bandwidth(const Flow& flow, const std::string& about) {
       "a switch port or cable at a lower speed, other traffic, or a shaper: `tc qdisc`, `ethtool`", about);
 }
 
+// Where full buffers cannot make senders wait.
+std::string PairFindings::without_pause() const {
+  std::string out;
+  for (const auto& [facts, address, name] : {std::tuple(&from_, &pair_.from_address, &from_name_), std::tuple(&to_, &pair_.to_address, &to_name_)}) {
+    const Interface* nic = interface_of(*facts, host_of(*address));
+    if (nic && nic->pause == "off") out += fmt::format("; pause frames are off on {} of {}", nic->name, *name);
+  }
+  return out;
+}
+
 void PairFindings::losses() {
   if (pair_.resent > kLossNote)
     add("retransmits", pair_.resent > kLossWarn ? Verdict::warn : Verdict::note,
-        fmt::format("{:.1f} % of TCP's segments were sent again during the test", pair_.resent * 100),
-        "losses: cable, transceiver, a switch whose buffers are full, or a shaper", from_name_);
+        fmt::format("{:.1f} % of TCP's segments were sent again during the test{}", pair_.resent * 100, without_pause()),
+        "losses: cable, transceiver, a switch whose buffers are full (pause frames: `ethtool -A DEVICE rx on tx on`, and on the switch), or a shaper",
+        from_name_);
 }
 
 }  // namespace

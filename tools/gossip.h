@@ -1,5 +1,5 @@
 #pragma once
-// Relay: keeps the rosters of a job's hosts alike. The launchers are all connected with one another by TCP, each proves the job's
+// Gossip: keeps the rosters of a job's hosts alike. The launchers are all connected with one another by TCP, each proves the job's
 // key, and a line that is added to one's roster is added to all; what one has heard it passes on. None is in the middle: whoever
 // ends, the others go on, and who comes back hears what has been said. It understands no line.
 #include <atomic>
@@ -19,26 +19,29 @@ namespace tutti::tools {
 // "host:port" with a name or a number for the host, as numbers. Empty: it cannot be looked up.
 std::vector<std::string> numeric_addresses(const std::string& address);
 
-class Relay {
+class Gossip {
  public:
   // `roster`: open for appending, outlives this; what is in it already stays here. `addresses`: where to listen, the first that
   // works of "host:port" with a number for the host, port 0 for any.
-  static Result<std::unique_ptr<Relay>> open(int roster, const std::vector<std::string>& addresses, const comm::JobKey& key);
-  Relay(const Relay&) = delete;
-  Relay& operator=(const Relay&) = delete;
-  ~Relay();
+  static Result<std::unique_ptr<Gossip>> open(int roster, const std::vector<std::string>& addresses, const comm::JobKey& key);
+  Gossip(const Gossip&) = delete;
+  Gossip& operator=(const Gossip&) = delete;
+  ~Gossip();
 
   const std::string& name() const { return name_; }             // unique
   int port() const { return port_; }
   // Calls these from now on, each again whenever the connection is lost, and no others. Names are looked up each time.
   void keep_calling(const std::set<std::string>& addresses);
+  // Whether that one is connected, by its name().
+  bool hears(const std::string& name) const;
   // How the last call there came out; "" when it is connected.
   std::string trouble(const std::string& address) const;
 
  private:
-  Relay(int roster, const comm::JobKey& key);
+  Gossip(int roster, const comm::JobKey& key);
   void listen(Descriptor listener);
   void dial(std::string address);
+  class Connected;
   void serve(doctor::Channel channel);
   void tell(const std::string& address, const std::string& trouble);
   bool wanted(const std::string& address) const;
@@ -54,10 +57,11 @@ class Relay {
   mutable std::mutex mutex_;
   std::size_t offset_ = 0;
   std::string partial_;
-  std::map<std::string, std::vector<std::string>> lines_;       // of each relay, this one too, in its order
+  std::map<std::string, std::vector<std::string>> lines_;       // of each launcher, this one too, in its order
   std::multiset<std::string> foreign_;          // lines that we have added and not yet read again
   std::map<std::string, std::string> trouble_;
   std::set<std::string> called_;
+  std::multiset<std::string> connected_;        // names
   std::vector<std::thread> threads_;
 };
 

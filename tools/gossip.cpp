@@ -1,5 +1,5 @@
-// Threads, one a connection and one a listener; all that they share is under one lock. See relay.h.
-#include "tools/relay.h"
+// Threads, one a connection and one a listener; all that they share is under one lock. See gossip.h.
+#include "tools/gossip.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -8,7 +8,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <random>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "comm/roster.h"
@@ -26,11 +25,6 @@ constexpr milliseconds kTurn{50};               // how late a line may come
 constexpr milliseconds kAgain{300};             // between calls
 constexpr milliseconds kAnswer{5'000}, kConnect{1'000};
 constexpr int kSilence = 10'000;                // ms until a connection to a host that is cut off is given up
-
-std::string random_name() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 // A host that is gone is noticed without anything being said.
 void watch(int socket) {
@@ -68,29 +62,29 @@ std::vector<std::string> numeric_addresses(const std::string& address) {
   return numeric_addresses(address, ignored);
 }
 
-Relay::Relay(int roster, const comm::JobKey& key) : roster_(roster), key_(key), name_(random_name()), offset_(std::size_t(std::max<off_t>(0, lseek(roster, 0, SEEK_END)))) {}
+Gossip::Gossip(int roster, const comm::JobKey& key) : roster_(roster), key_(key), name_(comm::new_ticket()), offset_(std::size_t(std::max<off_t>(0, lseek(roster, 0, SEEK_END)))) {}
 
-Result<std::unique_ptr<Relay>> Relay::open(int roster, const std::vector<std::string>& addresses, const comm::JobKey& key) {
-  std::unique_ptr<Relay> relay(new Relay(roster, key));
+Result<std::unique_ptr<Gossip>> Gossip::open(int roster, const std::vector<std::string>& addresses, const comm::JobKey& key) {
+  std::unique_ptr<Gossip> gossip(new Gossip(roster, key));
   Status status(Code::invalid_argument, "no address to listen on");
   for (const std::string& text : addresses) {
     const auto address = parse_address(text);
     auto listener = address ? doctor::listen_on(*address) : Result<Descriptor>(address.status());
     status = listener.status();
     if (!status) continue;
-    relay->port_ = split_address(doctor::own_end(listener->get())).value().port;
-    relay->threads_.emplace_back([relay = relay.get(), held = std::make_shared<Descriptor>(std::move(*listener))] { relay->listen(std::move(*held)); });
-    return relay;
+    gossip->port_ = split_address(doctor::own_end(listener->get())).value().port;
+    gossip->threads_.emplace_back([gossip = gossip.get(), held = std::make_shared<Descriptor>(std::move(*listener))] { gossip->listen(std::move(*held)); });
+    return gossip;
   }
   return status;
 }
 
-Relay::~Relay() {
+Gossip::~Gossip() {
   ending_ = true;
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Relay::listen(Descriptor listener) {
+void Gossip::listen(Descriptor listener) {
   std::vector<std::thread> served;
   while (!ending_) {
     if (!doctor::wait_for(listener.get(), POLLIN, Clock::now() + kTurn)) continue;
@@ -105,7 +99,7 @@ void Relay::listen(Descriptor listener) {
   for (std::thread& thread : served) thread.join();
 }
 
-void Relay::keep_calling(const std::set<std::string>& addresses) {
+void Gossip::keep_calling(const std::set<std::string>& addresses) {
   const std::lock_guard lock(mutex_);
   called_ = addresses;
   for (const std::string& address : addresses) {
@@ -114,23 +108,23 @@ void Relay::keep_calling(const std::set<std::string>& addresses) {
   }
 }
 
-bool Relay::wanted(const std::string& address) const {
+bool Gossip::wanted(const std::string& address) const {
   const std::lock_guard lock(mutex_);
   return !ending_ && called_.contains(address);
 }
 
-void Relay::tell(const std::string& address, const std::string& trouble) {
+void Gossip::tell(const std::string& address, const std::string& trouble) {
   const std::lock_guard lock(mutex_);
   trouble_[address] = trouble;
 }
 
-std::string Relay::trouble(const std::string& address) const {
+std::string Gossip::trouble(const std::string& address) const {
   const std::lock_guard lock(mutex_);
   const auto found = trouble_.find(address);
   return found == trouble_.end() ? "" : found->second;
 }
 
-void Relay::dial(std::string address) {
+void Gossip::dial(std::string address) {
   while (wanted(address)) {
     std::string why;
     for (const std::string& one : numeric_addresses(address, why)) {
@@ -155,9 +149,35 @@ void Relay::dial(std::string address) {
   trouble_.erase(address);
 }
 
+// The partner of a connection, by the first that it says.
+class Gossip::Connected {
+ public:
+  explicit Connected(Gossip& gossip) : gossip_(gossip) {}
+  ~Connected() {
+    const std::lock_guard lock(gossip_.mutex_);
+    if (const auto at = gossip_.connected_.find(name_); at != gossip_.connected_.end()) gossip_.connected_.erase(at);
+  }
+  void is(const std::string& name) {
+    if (!name_.empty()) return;
+    const std::lock_guard lock(gossip_.mutex_);
+    gossip_.connected_.insert(name_ = name);
+  }
+
+ private:
+  Gossip& gossip_;
+  std::string name_;
+};
+
+bool Gossip::hears(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return connected_.contains(name);
+}
+
 // Until the connection is lost. Everything from the first line on: the other end knows what it has. The last words too.
-void Relay::serve(doctor::Channel channel) {
+void Gossip::serve(doctor::Channel channel) {
   std::map<std::string, std::size_t> sent;
+  if (!channel.send({{"origin", name_}, {"first", 0}, {"lines", nlohmann::json::array()}}, Clock::now() + kAnswer)) return;      // who we are
+  Connected partner(*this);
   for (bool last = false; !last;) {
     last = ending_;
     for (const auto& [origin, lines] : lines_behind(sent)) {
@@ -168,6 +188,7 @@ void Relay::serve(doctor::Channel channel) {
     const auto message = channel.receive(Clock::now() + kAnswer);
     if (!message) return;
     try {
+      partner.is(message->at("origin"));
       take(message->at("origin"), message->at("first"), message->at("lines"));
     } catch (const nlohmann::json::exception&) {
       return;
@@ -175,7 +196,7 @@ void Relay::serve(doctor::Channel channel) {
   }
 }
 
-void Relay::read_own() {
+void Gossip::read_own() {
   char bytes[8192];
   for (ssize_t count; (count = pread(roster_, bytes, sizeof bytes, off_t(offset_))) > 0; offset_ += std::size_t(count)) {
     partial_.append(bytes, std::size_t(count));
@@ -188,7 +209,7 @@ void Relay::read_own() {
   }
 }
 
-std::map<std::string, std::vector<std::string>> Relay::lines_behind(const std::map<std::string, std::size_t>& known) {
+std::map<std::string, std::vector<std::string>> Gossip::lines_behind(const std::map<std::string, std::size_t>& known) {
   const std::lock_guard lock(mutex_);
   read_own();
   std::map<std::string, std::vector<std::string>> out;
@@ -200,7 +221,7 @@ std::map<std::string, std::vector<std::string>> Relay::lines_behind(const std::m
   return out;
 }
 
-void Relay::take(const std::string& origin, std::size_t first, const std::vector<std::string>& lines) {
+void Gossip::take(const std::string& origin, std::size_t first, const std::vector<std::string>& lines) {
   const std::lock_guard lock(mutex_);
   std::vector<std::string>& known = lines_[origin];
   comm::Roster roster(roster_);
