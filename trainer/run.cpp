@@ -66,14 +66,14 @@ bool is_loss(const Status& status) {
 
 }  // namespace
 
-Run::Run(const Options& options, Tokens tokens, Elastic& elastic, Threads& threads)
-    : options_(options), tokens_(std::move(tokens)), elastic_(elastic), threads_(threads),
-      trace_(!options.trace.empty(), elastic.communicator()->rank()), peak_flops_(peak_flops(threads)) {}
+Run::Run(const Options& options, Tokens tokens, Elastic& elastic, Backend<float>& backend, Threads& threads)
+    : options_(options), tokens_(std::move(tokens)), elastic_(elastic), backend_(backend), threads_(threads),
+      trace_(!options.trace.empty(), elastic.communicator()->rank()), peak_flops_(peak_flops(backend, options.precision)) {}
 
 Run::~Run() = default;
 
 Run::World::World(Run& run, std::shared_ptr<Communicator> of)
-    : communicator(std::move(of)), training(run.options_, run.tokens_, *communicator, run.threads_, run.trace_),
+    : communicator(std::move(of)), training(run.options_, run.tokens_, *communicator, run.backend_, run.threads_, run.trace_),
       log(run.options_.run, communicator->rank()) {}
 
 int Run::carry_out() {

@@ -9,6 +9,7 @@
 #include "trainer/cores.h"
 #include "trainer/failure.h"
 #include "trainer/gemm.h"
+#include "trainer/host_backend.h"
 #include "trainer/run.h"
 #include "trainer/text.h"
 
@@ -60,7 +61,8 @@ int run(const Options& o) {
   const int local_ranks = std::max(1, elastic->communicator()->local_rank_count());
   Threads crew(o.threads > 0 ? o.threads : std::max(1, usable_cores() / local_ranks), !o.deterministic);
   try {
-    return Run(o, open_data(o), *elastic, crew).carry_out();
+    HostBackend<float> backend(crew);
+    return Run(o, open_data(o), *elastic, backend, crew).carry_out();
   } catch (const Failure& failure) {
     fmt::print(stderr, "train: {}\n", failure.what());      // each rank: who is stopped first is up to the launcher
     if (elastic->communicator()) elastic->communicator()->abort(failure.what());

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include "tests/trainer/differences.h"
-#include "trainer/gemm.h"
+#include "trainer/host_backend.h"
 #include "trainer/model.h"
 
 namespace tutti::trainer::test {
@@ -49,7 +49,7 @@ void fill(const Layout& layout, std::vector<T>& weights) {
 template <class T>
 struct Trial {
   explicit Trial(const Case& c, int threads_wanted = 1)
-      : layout(c.config), threads(threads_wanted), model(c.config, kShape, c.recompute, threads), weights(layout), gradients(layout),
+      : layout(c.config), threads(threads_wanted), backend(threads), model(c.config, kShape, c.recompute, backend), weights(layout), gradients(layout),
         dropout{c.dropout, 99, 4} {
     keep_blas_on_one_thread();
     fill(layout, weights.data());
@@ -58,6 +58,7 @@ struct Trial {
   void backward(T scale) { model.backward(weights, gradients, kTokens.data(), kTargets.data(), dropout, scale); }
   Layout layout;
   Threads threads;
+  HostBackend<T> backend;
   Model<T> model;
   WholeWeights<T> weights;
   WholeGradients<T> gradients;

@@ -130,7 +130,8 @@ TEST(PlanTest, ActivationsAreThoseOfTheModel) {
     input.model = *preset("tiny");
     input.recompute = recompute;
     input.precision = precision;
-    const Model<float> model(input.model, {input.batch, input.model.context}, recompute, threads, precision);
+    HostBackend<float> backend(threads);
+    const Model<float> model(input.model, {input.batch, input.model.context}, recompute, backend, precision);
     EXPECT_NEAR(activation_bytes(input), double(model.activation_bytes()), 0.01 * double(model.activation_bytes()));
   }
 }
