@@ -82,8 +82,8 @@ TEST_F(OnGpu, GradientsAreThoseOfTheHost) {
   }
 }
 
-Options tiny() {
-  Options o;
+trainer::Options tiny() {
+  trainer::Options o;
   o.model = *preset("tiny");
   o.schedule.steps = o.steps = 12;
   o.schedule.rate = 0.003;
@@ -91,7 +91,7 @@ Options tiny() {
   return o;
 }
 
-std::vector<double> losses(const Options& options, Communicator& communicator, Backend<float>& backend, Threads& threads) {
+std::vector<double> losses(const trainer::Options& options, Communicator& communicator, Backend<float>& backend, Threads& threads) {
   Trace trace(false, communicator.rank());
   Training training(options, Tokens::of_text(generated_text(1 << 16)), communicator, backend, threads, trace);
   training.start();
@@ -102,7 +102,7 @@ std::vector<double> losses(const Options& options, Communicator& communicator, B
   return all;
 }
 
-std::vector<double> losses_alone(const Options& options, Backend<float>& backend) {
+std::vector<double> losses_alone(const trainer::Options& options, Backend<float>& backend) {
   Threads threads(4);
   Communicator alone = require(Communicator::create(0, 1, require(Communicator::make_unique_id())));
   return losses(options, alone, backend, threads);
@@ -121,7 +121,7 @@ TEST_F(OnGpu, TheTinyModelLosesAsOnTheHost) {
   EXPECT_LT(wanted.back(), wanted.front() - 0.5);
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
     for (const bool offload : {false, true}) {
-      Options o = tiny();
+      trainer::Options o = tiny();
       o.precision = precision, o.offload = offload;
       expect_near(losses_alone(o, *gpu), wanted, precision == Precision::f32 ? 2e-3 : 0.05, std::string(name_of(precision)));
     }
@@ -134,7 +134,7 @@ TEST_F(OnGpu, RanksThatShareItLoseAsOneDoes) {
   const auto wanted = losses_alone(tiny(), host);
   for (int zero = 0; zero <= 3; ++zero) {
     for (const int ranks : {2, 3}) {
-      Options o = tiny();
+      trainer::Options o = tiny();
       o.zero = zero;
       const auto id = Communicator::make_unique_id();
       ASSERT_TRUE(id.ok()) << id.status().to_string();

@@ -79,12 +79,26 @@ const Emulate* table(cuda::List<Bodies...>) {
   return all;
 }
 
+template <class... Bodies>
+std::size_t bytes_of_arguments(int kernel, cuda::List<Bodies...>) {
+  static constexpr std::size_t all[] = {sizeof(typename Bodies::Arguments)...};
+  return all[kernel];
+}
+
 // As f32, whatever it is stored in.
 std::vector<float> widened(const void* data, std::size_t count, Precision precision) {
   std::vector<float> x(count);
   if (precision == Precision::f32) std::memcpy(x.data(), data, count * sizeof(float));
   else unpack(precision, count, static_cast<const std::uint16_t*>(data), x.data());
   return x;
+}
+
+void multiply_now(const cuda::Product& p) {
+  const auto count = [](std::size_t rows, std::size_t columns, std::size_t ld, Form form) {
+    return form == Form::plain ? (rows - 1) * ld + columns : (columns - 1) * ld + rows;
+  };
+  const auto a = widened(p.a, count(p.m, p.k, p.lda, p.form_a), p.precision), b = widened(p.b, count(p.k, p.n, p.ldb, p.form_b), p.precision);
+  trainer::product<float>(p.m, p.n, p.k, p.alpha, {a.data(), p.lda, p.form_a}, {b.data(), p.ldb, p.form_b}, p.beta, p.c, p.ldc);
 }
 
 }  // namespace
@@ -101,22 +115,34 @@ void* EmulatedBackend::allocate(std::size_t bytes) {
 }
 void EmulatedBackend::release(void* at) {
   EXPECT_EQ(held_.erase(at), 1u);
-  std::free(at);
+  carry_out([at] { std::free(at); });
 }
-void EmulatedBackend::copy(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
-void EmulatedBackend::clear(void* at, std::size_t bytes) { std::memset(at, 0, bytes); }
+void EmulatedBackend::upload(void* to, const void* host, std::size_t bytes) {
+  const auto* first = static_cast<const std::byte*>(host);
+  carry_out([to, values = std::vector<std::byte>(first, first + bytes)] { std::memcpy(to, values.data(), values.size()); });
+}
+void EmulatedBackend::download(void* host, const void* from, std::size_t bytes) {
+  copy(host, from, bytes);
+  settle();
+}
+void EmulatedBackend::copy(void* to, const void* from, std::size_t bytes) {
+  carry_out([=] { std::memcpy(to, from, bytes); });
+}
+void EmulatedBackend::clear(void* at, std::size_t bytes) {
+  carry_out([=] { std::memset(at, 0, bytes); });
+}
 
 void EmulatedBackend::launch(int kernel, std::size_t blocks, const void* arguments) {
   ++launched_;
-  table(cuda::Kernels())[kernel]({seed_ * 1000 + launched_, ignores_sync_}, blocks, arguments);
+  const auto* first = static_cast<const std::byte*>(arguments);
+  carry_out([kernel, blocks, plan = Plan{seed_ * 1000 + launched_, ignores_sync_},
+             kept = std::vector<std::byte>(first, first + bytes_of_arguments(kernel, cuda::Kernels()))] {
+    table(cuda::Kernels())[kernel](plan, blocks, kept.data());
+  });
 }
 
-void EmulatedBackend::multiply(const cuda::Product& p) {
-  const auto count = [](std::size_t rows, std::size_t columns, std::size_t ld, Form form) {
-    return form == Form::plain ? (rows - 1) * ld + columns : (columns - 1) * ld + rows;
-  };
-  const auto a = widened(p.a, count(p.m, p.k, p.lda, p.form_a), p.precision), b = widened(p.b, count(p.k, p.n, p.ldb, p.form_b), p.precision);
-  trainer::product<float>(p.m, p.n, p.k, p.alpha, {a.data(), p.lda, p.form_a}, {b.data(), p.ldb, p.form_b}, p.beta, p.c, p.ldc);
+void EmulatedBackend::multiply(const cuda::Product& product) {
+  carry_out([product] { multiply_now(product); });
 }
 
 }  // namespace tutti::trainer::test
