@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include "tests/trainer/command.h"
+#include "trainer/host_backend.h"
 #include "trainer/gemm.h"
 #include "trainer/generation.h"
 #include "trainer/plan.h"

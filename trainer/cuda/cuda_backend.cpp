@@ -7,6 +7,7 @@
 #if defined(TUTTI_HAS_CUDA)
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -27,9 +28,51 @@ void must(cudaError_t error, const char* what) {
   const Code code = error == cudaErrorMemoryAllocation ? Code::out_of_resources : Code::internal;
   throw Failure(Status(code, fmt::format("{}: CUDA says {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error))));
 }
-void must(cublasStatus_t status, const char* what) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Failure(Status(Code::internal, fmt::format("{}: cuBLASLt says {}", what, cublasLtGetStatusName(status))));
+
+// cuBLASLt, loaded where a GPU is wanted: it is half a gigabyte, which every process would pay for at its start.
+class Blas {
+ public:
+  Blas() {
+    const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
+    library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library_) library_ = dlopen(TUTTI_CUBLASLT, RTLD_NOW | RTLD_LOCAL);
+    if (!library_) throw Failure(Status(Code::unsupported, fmt::format("--device cuda needs {}: {}", name, dlerror())));
+    find(create, "cublasLtCreate"), find(destroy, "cublasLtDestroy"), find(version, "cublasLtGetVersion");
+    find(status_name, "cublasLtGetStatusName"), find(matmul, "cublasLtMatmul"), find(heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    find(product_create, "cublasLtMatmulDescCreate"), find(product_destroy, "cublasLtMatmulDescDestroy");
+    find(product_set, "cublasLtMatmulDescSetAttribute"), find(layout_create, "cublasLtMatrixLayoutCreate");
+    find(layout_destroy, "cublasLtMatrixLayoutDestroy"), find(preference_create, "cublasLtMatmulPreferenceCreate");
+    find(preference_destroy, "cublasLtMatmulPreferenceDestroy"), find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  }
+  void must(cublasStatus_t status, const char* what) const {
+    if (status != CUBLAS_STATUS_SUCCESS) throw Failure(Status(Code::internal, fmt::format("{}: cuBLASLt says {}", what, status_name(status))));
+  }
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtDestroy) destroy;
+  decltype(&cublasLtGetVersion) version;
+  decltype(&cublasLtGetStatusName) status_name;
+  decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulDescCreate) product_create;
+  decltype(&cublasLtMatmulDescDestroy) product_destroy;
+  decltype(&cublasLtMatmulDescSetAttribute) product_set;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+
+ private:
+  template <class F>
+  void find(F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(library_, name));
+    if (!function) throw Failure(Status(Code::unsupported, fmt::format("--device cuda: this cuBLASLt has no {}", name)));
+  }
+  void* library_ = nullptr;       // stays loaded
+};
+const Blas& blas() {
+  static const Blas loaded;
+  return loaded;
 }
 
 struct Event {
@@ -54,7 +97,7 @@ cudaDataType_t type_of(Precision precision) {
 class ProductPlan {
  public:
   ProductPlan(cublasLtHandle_t handle, const Product& p, std::array<std::size_t, 3> alignments) {
-    must(cublasLtMatmulDescCreate(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
+    blas().must(blas().product_create(&product_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.form_b);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.form_a);
     layout(left_, type_of(p.precision), p.n, p.k, p.ldb, p.form_b);
@@ -65,30 +108,30 @@ class ProductPlan {
   ProductPlan(const ProductPlan&) = delete;
   ProductPlan& operator=(const ProductPlan&) = delete;
   ~ProductPlan() {
-    for (cublasLtMatrixLayout_t of : {left_, right_, out_}) cublasLtMatrixLayoutDestroy(of);
-    cublasLtMatmulDescDestroy(product_);
+    for (cublasLtMatrixLayout_t of : {left_, right_, out_}) blas().layout_destroy(of);
+    blas().product_destroy(product_);
   }
   void run(cublasLtHandle_t handle, const Product& p, void* workspace, cudaStream_t stream) const {
-    must(cublasLtMatmul(handle, product_, &p.alpha, p.b, left_, p.a, right_, &p.beta, p.c, out_, p.c, out_, &algorithm_, workspace, kWorkspace,
-                        stream),
-         "a matrix product");
+    blas().must(blas().matmul(handle, product_, &p.alpha, p.b, left_, p.a, right_, &p.beta, p.c, out_, p.c, out_, &algorithm_, workspace,
+                              kWorkspace, stream),
+                "a matrix product");
   }
 
  private:
   void set(cublasLtMatmulDescAttributes_t what, Form form) {
     const cublasOperation_t operation = form == Form::plain ? CUBLAS_OP_N : CUBLAS_OP_T;
-    must(cublasLtMatmulDescSetAttribute(product_, what, &operation, sizeof(operation)), "a product's form");
+    blas().must(blas().product_set(product_, what, &operation, sizeof(operation)), "a product's form");
   }
   // `rows` x `columns` once it has its form.
   static void layout(cublasLtMatrixLayout_t& of, cudaDataType_t type, std::size_t rows, std::size_t columns, std::size_t ld, Form form) {
     if (form == Form::transposed) std::swap(rows, columns);
-    must(cublasLtMatrixLayoutCreate(&of, type, rows, columns, std::int64_t(ld)), "a matrix");
+    blas().must(blas().layout_create(&of, type, rows, columns, std::int64_t(ld)), "a matrix");
   }
   void choose(cublasLtHandle_t handle, const Product& p, std::array<std::size_t, 3> alignments) {
     cublasLtMatmulPreference_t preference = nullptr;
-    must(cublasLtMatmulPreferenceCreate(&preference), "a preference");
+    blas().must(blas().preference_create(&preference), "a preference");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-      must(cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof(value)), "a preference");
+      blas().must(blas().preference_set(preference, what, &value, sizeof(value)), "a preference");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kWorkspace));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(alignments[1]));
@@ -97,9 +140,9 @@ class ProductPlan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t(alignments[2]));
     cublasLtMatmulHeuristicResult_t result{};
     int found = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, product_, left_, right_, out_, out_, preference, 1, &result, &found);
-    cublasLtMatmulPreferenceDestroy(preference);
-    must(found > 0 ? status : CUBLAS_STATUS_NOT_SUPPORTED,
+    const cublasStatus_t status = blas().heuristic(handle, product_, left_, right_, out_, out_, preference, 1, &result, &found);
+    blas().preference_destroy(preference);
+    blas().must(found > 0 ? status : CUBLAS_STATUS_NOT_SUPPORTED,
          fmt::format("a product of {} x {} x {} in {}", p.m, p.n, p.k, name_of(p.precision)).c_str());
     algorithm_ = result.algo;
   }
@@ -114,7 +157,7 @@ class CudaBackend final : public KernelBackend {
       : KernelBackend(std::size_t(properties.multiProcessorCount) * kBlocksOfAProcessor), number_(number), name_(properties.name) {
     must(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
     must(cudaStreamCreateWithFlags(&exchanges_, cudaStreamNonBlocking), "a stream");
-    must(cublasLtCreate(&blas_), "cuBLASLt");
+    blas().must(blas().create(&blas_), "cuBLASLt");
     workspace_ = Array<std::byte>(*this, kWorkspace);
   }
   ~CudaBackend() override {
@@ -123,13 +166,13 @@ class CudaBackend final : public KernelBackend {
     release_rooms();
     workspace_ = {};
     plans_.clear();
-    cublasLtDestroy(blas_);
+    blas().destroy(blas_);
     for (const auto& [bytes, at] : free_) cudaFree(at);
     cudaStreamDestroy(exchanges_);
     cudaStreamDestroy(stream_);
   }
 
-  std::string describe() const override { return fmt::format("cuBLASLt {} on GPU {} ({})", cublasLtGetVersion(), number_, name_); }
+  std::string describe() const override { return fmt::format("cuBLASLt {} on GPU {} ({})", blas().version(), number_, name_); }
   std::size_t large_product() const override { return 4096; }
 
   // What was released is given out again for as many bytes: in the order of the stream nobody uses it any more.
