@@ -15,8 +15,8 @@ struct AttentionShape {
   std::size_t heads, kv_heads;        // kv_heads divides heads: so many query heads share a key and a value head
   std::size_t head_size;
   Precision precision = Precision::f32;      // of the products
-  std::size_t width() const { return heads * head_size; }
-  std::size_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }
+  constexpr std::size_t width() const { return heads * head_size; }
+  constexpr std::size_t qkv_width() const { return (heads + 2 * kv_heads) * head_size; }
 };
 
 // A row of `qkv` is the queries of all heads, then the keys, then the values. out[batch * context][width()];

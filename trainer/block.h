@@ -1,9 +1,8 @@
 #pragma once
 // One block of the Transformer: attention and MLP, each behind a norm and added to the residual stream.
 #include <cstdint>
-#include <vector>
 
-#include "trainer/attention.h"
+#include "trainer/backend.h"
 #include "trainer/layout.h"
 
 namespace tutti::trainer {
@@ -17,41 +16,42 @@ struct BatchShape {
 // What the forward pass of a block leaves for its backward pass.
 template <class T>
 struct BlockActivations {
-  BlockActivations(const ModelConfig& config, BatchShape shape);
-  std::vector<T> norm1, qkv, log_sums, attention, middle, norm2, up, active;
-  std::vector<T> mean1, scale1, mean2, scale2;
+  BlockActivations(Device& device, const ModelConfig& config, BatchShape shape);
+  Array<T> norm1, qkv, log_sums, attention, middle, norm2, up, active;
+  Array<T> mean1, scale1, mean2, scale2;
+  std::size_t bytes() const;
 };
 
 // The large ones in 16 bits: what waits for the backward pass where products are of that precision. Nothing is lost by it but in
 // `up`, which the activation would else see in f32: block_forward rounds it before.
 class PackedActivations {
  public:
-  explicit PackedActivations(const BlockActivations<float>& like) { keep(Precision::bf16, like); }
-  void keep(Precision precision, const BlockActivations<float>& a);
-  void restore(Precision precision, BlockActivations<float>& a) const;
-  std::size_t bytes() const;
+  PackedActivations(Device& device, const BlockActivations<float>& like);
+  void keep(Backend<float>& backend, Precision precision, const BlockActivations<float>& a);
+  void restore(Backend<float>& backend, Precision precision, BlockActivations<float>& a) const;
+  std::size_t bytes() const { return numbers_.bytes() + rest_.bytes(); }
 
  private:
-  std::vector<std::uint16_t> numbers_;
-  std::vector<float> middle_, log_sums_, mean1_, scale1_, mean2_, scale2_;
+  Array<std::uint16_t> numbers_;
+  Array<float> rest_;
 };
 
 // Room for gradients of activations, shared by all blocks.
 template <class T>
 struct BlockScratch {
-  BlockScratch(const ModelConfig& config, BatchShape shape);
-  std::vector<T> branch, width, qkv, up, active;
+  BlockScratch(Device& device, const ModelConfig& config, BatchShape shape);
+  Array<T> branch, width, qkv, up, active;
 };
 
 // out = the block's output for its input x, both [rows][width].
 template <class T>
-void block_forward(Threads& threads, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
-                   const T* x, BlockActivations<T>& a, T* out, Precision precision = Precision::f32);
+void block_forward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout,
+                   const BlockTensors<const T>& w, const T* x, BlockActivations<T>& a, T* out, Precision precision);
 
 // dx comes as the gradient for the output and becomes that for the input.
 template <class T>
-void block_backward(Threads& threads, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
-                    const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta,
-                    Precision precision = Precision::f32);
+void block_backward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout,
+                    const BlockTensors<const T>& w, const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta,
+                    Precision precision);
 
 }  // namespace tutti::trainer

@@ -178,6 +178,7 @@ Result<Bpe> Bpe::open_tiktoken(const std::string& path) {
       if (left != by_bytes.end() && right != by_bytes.end()) bpe.rules_[pair(left->second, right->second)] = {std::uint32_t(token), Token(token)};
     }
   }
+  bpe.words_ = std::move(by_bytes);
   return bpe;
 }
 
@@ -225,6 +226,7 @@ void Bpe::encode_word(std::string_view word, std::vector<Token>& out) const {
     Token left, right;
     bool operator<(const Merge& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
   };
+  if (const auto found = words_.find(std::string(word)); found != words_.end()) return out.push_back(found->second);
   const std::size_t none = word.size();
   std::vector<Place> places;
   for (std::size_t i = 0; i < word.size(); ++i) places.push_back({bytes_[static_cast<unsigned char>(word[i])], i == 0 ? none : i - 1, i + 1});

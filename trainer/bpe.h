@@ -49,6 +49,8 @@ class Bpe {
   std::unordered_map<std::uint64_t, Rule> rules_;
   std::vector<std::pair<Token, Token>> merges_;       // in order; empty where it came from tiktoken
   bool tiktoken_ = false;
+  // Of tiktoken alone: there a word that is a token is that token, whether or not merges lead to it.
+  std::unordered_map<std::string, Token> words_;
 };
 
 }  // namespace tutti::trainer

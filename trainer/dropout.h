@@ -15,10 +15,10 @@ struct Dropout {
   std::uint64_t first_sample = 0;     // number of the batch's first sample within the step, over all ranks
 
   // The same batch at another place of the model.
-  Dropout at(std::uint64_t place) const { return {rate, mix(key, place), first_sample}; }
-  std::uint64_t key_of_sample(std::size_t sample) const { return mix(key, first_sample + sample); }
+  constexpr Dropout at(std::uint64_t place) const { return {rate, mix(key, place), first_sample}; }
+  constexpr std::uint64_t key_of_sample(std::size_t sample) const { return mix(key, first_sample + sample); }
   // What the number at `position` of a sample is multiplied by.
-  float factor(std::uint64_t sample_key, std::uint64_t position) const {
+  constexpr float factor(std::uint64_t sample_key, std::uint64_t position) const {
     return uniform(sample_key, position) < rate ? 0.0f : 1.0f / (1.0f - rate);
   }
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "trainer/host_backend.h"
 #include "trainer/random.h"
 
 namespace tutti::trainer {
@@ -27,7 +28,8 @@ Token draw(const float* logits, std::size_t count, const Taste& taste, std::uint
 
 std::vector<Token> continued(const ModelConfig& config, WeightSource<float>& weights, Threads& threads, std::vector<Token> tokens,
                              std::size_t count, const Taste& taste) {
-  Model<float> model(config, {1, config.context}, true, threads);
+  HostBackend<float> backend(threads);
+  Model<float> model(config, {1, config.context}, true, backend);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t seen = std::min(tokens.size(), config.context);
     std::vector<Token> window(tokens.end() - std::ptrdiff_t(seen), tokens.end());

@@ -15,8 +15,8 @@ bool hand_over(Training* before, Training& now, double& loss, std::string& told)
   const int source = int(most - steps.begin());
   std::array<double, 4> facts{};
   if (wire.rank() == source) facts = {double(before->steps_done()), loss, before->scaler().scale(), double(before->scaler().calm())};
-  Work work = wire.broadcast("step of the run", facts.data(), sizeof(facts), source);
-  wire.wait(work);
+  Exchange exchange = wire.broadcast("step of the run", facts.data(), sizeof(facts), source);
+  wire.wait(exchange);
   for (std::size_t unit = 0; unit < now.layout().units().size(); ++unit) {
     UnitState state;
     if (before) state = before->unit(unit);

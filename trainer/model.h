@@ -1,6 +1,6 @@
 #pragma once
 // A decoder-only Transformer with explicit forward and backward passes over batches of one fixed shape. It holds activations;
-// weights and gradients live elsewhere (store.h). No optimizer, no ranks, no files.
+// weights and gradients live elsewhere (store.h), all of it and the tokens in the backend's memory. No optimizer, no ranks, no files.
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -18,7 +18,7 @@ class Model {
   // `recompute`: keep only the input of each block, and run its forward pass again in the backward pass: memory of one block
   // instead of all, for a third more work. `precision`: of matrix products (gemm.h); where it is not f32, the large activations wait in
   // 16 bits for the backward pass. The context of the shape is at most that of the config.
-  Model(const ModelConfig& config, BatchShape shape, bool recompute, Threads& threads, Precision precision = Precision::f32);
+  Model(const ModelConfig& config, BatchShape shape, bool recompute, Backend<T>& backend, Precision precision = Precision::f32);
 
   BatchShape shape() const { return shape_; }
   std::size_t activation_bytes() const;
@@ -28,7 +28,7 @@ class Model {
   double forward(WeightSource<T>& weights, const Token* tokens, const Token* targets, const Dropout& dropout);
   void forward_logits(WeightSource<T>& weights, const Token* tokens, const Dropout& dropout);
   // [rows][vocabulary], until backward(), which overwrites them.
-  std::span<const T> logits() const { return logits_; }
+  std::span<const T> logits() const { return {logits_.data(), logits_.size()}; }
   // The gradients of `scale` times the mean loss of the last forward(), with the same tokens, targets and dropout.
   void backward(WeightSource<T>& weights, GradientSink<T>& gradients, const Token* tokens, const Token* targets, const Dropout& dropout,
                 T scale);
@@ -44,13 +44,13 @@ class Model {
   const BatchShape shape_;
   const bool recompute_;
   const Precision precision_;
-  Threads& threads_;
-  std::vector<std::vector<T>> streams_;          // the residual stream before each block, and behind the last
+  Backend<T>& backend_;
+  std::vector<Array<T>> streams_;                // the residual stream before each block, and behind the last
   std::vector<BlockActivations<T>> blocks_;
   std::vector<PackedActivations> packed_;        // of each block where packs(); then there is one of blocks_
   BlockScratch<T> scratch_;
-  std::vector<T> last_norm_, mean_, scale_;      // of the final norm
-  std::vector<T> logits_, losses_, log_sums_, d_stream_;
+  Array<T> last_norm_, mean_, scale_;            // of the final norm
+  Array<T> logits_, losses_, log_sums_, d_stream_;
 };
 
 }  // namespace tutti::trainer

@@ -1,5 +1,6 @@
 #pragma once
-// Small functions on single numbers that compilers turn into vector code: exp, tanh, and sums in a fixed order.
+// Small functions on single numbers that compilers turn into vector code: exp, tanh, and sums in a fixed order. What is constexpr here
+// and in dropout.h, random.h, precision.h is also part of kernels (cuda/).
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -8,7 +9,7 @@
 namespace tutti::trainer {
 
 // e^x to 2 units in the last place, without a branch; the range is cut to [-87, 88]. After Cephes: x = n ln 2 + r.
-inline float exp_of(float x) {
+constexpr float exp_of(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
   const float shifted = x * 1.44269504f + 12582912.0f;      // 1.5 * 2^23: the sum's low bits are the nearest integer n
@@ -27,10 +28,10 @@ inline float exp_of(float x) {
 inline double exp_of(double x) { return std::exp(x); }
 
 template <class T>
-T tanh_of(T x) { return T(1) - T(2) / (exp_of(T(2) * x) + T(1)); }
+constexpr T tanh_of(T x) { return T(1) - T(2) / (exp_of(T(2) * x) + T(1)); }
 
 template <class T>
-T sigmoid_of(T x) { return T(1) / (T(1) + exp_of(-x)); }
+constexpr T sigmoid_of(T x) { return T(1) / (T(1) + exp_of(-x)); }
 
 // f(0) + ... + f(n - 1), added in 16 lanes and those pairwise: the order depends on n alone.
 template <class T, class F>

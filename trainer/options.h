@@ -31,6 +31,8 @@ struct Options {
   Precision precision = Precision::f32;     // of matrix products and of what is kept for the backward pass
   bool narrow_wire = false;                 // gradients travel as bf16
   int threads = 0;                          // 0: the cores of this host, shared out among its ranks
+  int gpu = -1;                             // the number of the GPU to calculate on; -1: the processor
+  bool offload = false;                     // the optimizer's state stays in the host's memory
   int zero = 0;                             // 0: plain data parallelism; 1, 2, 3: ZeRO's stages
   std::size_t bucket_bytes = 25u << 20;
   long check_every = 0;                     // steps between comparisons of all ranks' weights; 0: only at the start

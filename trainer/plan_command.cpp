@@ -41,7 +41,8 @@ std::function<int()> add_plan(CLI::App& app) {
     if (input.flops == 0) {
       keep_blas_on_one_thread();
       Threads threads(usable_cores());
-      input.flops = peak_flops(threads);
+      HostBackend<float> backend(threads);
+      input.flops = peak_flops(backend);
     }
     fmt::print("{}", plan_text(input));
     return 0;

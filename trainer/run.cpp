@@ -10,7 +10,6 @@
 
 #include "trainer/bpe.h"
 #include "trainer/failure.h"
-#include "trainer/gemm.h"
 #include "trainer/handover.h"
 #include "trainer/text.h"
 
@@ -19,13 +18,13 @@ namespace {
 
 constexpr std::size_t kTextLooked = 1 << 22;      // characters of a text that its entropy is taken from
 
-void print_heading(const Options& o, Training& training, const Communicator& communicator, int threads) {
+void print_heading(const Options& o, Training& training, const Communicator& communicator, const std::string& device, int threads) {
   fmt::print("model: {} layers, {} heads, width {}, vocabulary {}, context {}: {} parameters\n", o.model.layers, o.model.heads,
              o.model.width, o.model.vocabulary, o.model.context, training.layout().parameters());
   fmt::print("ranks: {}, {} thread{} each; {}{}\n", communicator.rank_count(), threads, threads == 1 ? "" : "s",
              o.zero == 0 ? std::string("data parallel") : fmt::format("ZeRO-{}", o.zero), o.deterministic ? ", deterministic" : "");
-  fmt::print("BLAS: {}\n", blas_name());
-  if (o.precision != Precision::f32) fmt::print("products: {0} inputs, f32 sums, by f32 products of rounded blocks: no {0} product here\n", name_of(o.precision));
+  fmt::print("BLAS: {}\n", device);
+  if (o.precision != Precision::f32 && o.gpu < 0) fmt::print("products: {0} inputs, f32 sums, by f32 products of rounded blocks: no {0} product here\n", name_of(o.precision));
   fmt::print("a rank holds: {}\n", training.memory_text());
   fmt::print("data: {}\n", training.sampler().text());
   // A loss below it tells of more than which character follows which.
@@ -66,14 +65,14 @@ bool is_loss(const Status& status) {
 
 }  // namespace
 
-Run::Run(const Options& options, Tokens tokens, Elastic& elastic, Threads& threads)
-    : options_(options), tokens_(std::move(tokens)), elastic_(elastic), threads_(threads),
-      trace_(!options.trace.empty(), elastic.communicator()->rank()), peak_flops_(peak_flops(threads)) {}
+Run::Run(const Options& options, Tokens tokens, Elastic& elastic, Backend<float>& backend, Threads& threads)
+    : options_(options), tokens_(std::move(tokens)), elastic_(elastic), backend_(backend), threads_(threads),
+      trace_(!options.trace.empty(), elastic.communicator()->rank()), peak_flops_(peak_flops(backend, options.precision)) {}
 
 Run::~Run() = default;
 
 Run::World::World(Run& run, std::shared_ptr<Communicator> of)
-    : communicator(std::move(of)), training(run.options_, run.tokens_, *communicator, run.threads_, run.trace_),
+    : communicator(std::move(of)), training(run.options_, run.tokens_, *communicator, run.backend_, run.threads_, run.trace_),
       log(run.options_.run, communicator->rank()) {}
 
 int Run::carry_out() {
@@ -95,7 +94,7 @@ void Run::enter() {
   now_ = std::make_unique<World>(*this, elastic_.communicator());
   World& world = *now_;
   const bool first_of_all = elastic_.worlds() <= 1 && !before_;
-  if (world.first() && first_of_all) print_heading(options_, world.training, *world.communicator, threads_.count());
+  if (world.first() && first_of_all) print_heading(options_, world.training, *world.communicator, backend_.describe(), threads_.count());
   world.training.compare_blas();
   const bool usable = before_ && (intact_ || options_.zero == 0);
   std::string told;

@@ -19,7 +19,7 @@ inline constexpr int kTooFewLeft = 75;
 
 class Run {
  public:
-  Run(const Options& options, Tokens tokens, Elastic& elastic, Threads& threads);
+  Run(const Options& options, Tokens tokens, Elastic& elastic, Backend<float>& backend, Threads& threads);
   ~Run();
   // The exit status. Throws Failure for what cannot be gone on from.
   int carry_out();
@@ -47,6 +47,7 @@ class Run {
   const Options options_;
   const Tokens tokens_;
   Elastic& elastic_;
+  Backend<float>& backend_;
   Threads& threads_;
   Trace trace_;
   const double peak_flops_;           // of this rank

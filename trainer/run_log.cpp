@@ -52,15 +52,17 @@ void RunLog::add(const StepResult& r, const StepWork& work) {
   std::fflush(file_);
 }
 
-double peak_flops(Threads& threads) {
-  constexpr std::size_t kSide = 512;
-  const std::vector<float> a(kSide * kSide, 1.0f);
-  std::vector<float> c(kSide * kSide);
+double peak_flops(Backend<float>& backend, Precision precision) {
+  const std::size_t side = backend.large_product();
+  const Array<float> a(backend, side * side);
+  Array<float> c(backend, side * side);
+  float last = 0;
   double best = 0;
   for (int i = 0; i < 4; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    product<float>(threads, kSide, kSide, kSide, 1.0f, {a.data(), kSide}, {a.data(), kSide}, 0.0f, c.data(), kSide);
-    best = std::max(best, 2.0 * kSide * kSide * kSide / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    backend.product(side, side, side, 1.0f, {a.data(), side}, {a.data(), side}, 0.0f, c.data(), side, precision);
+    backend.download(&last, c.data() + side * side - 1, sizeof(last));      // waits for it
+    best = std::max(best, 2.0 * double(side) * double(side) * double(side) / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   return best;
 }

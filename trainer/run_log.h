@@ -32,6 +32,6 @@ class RunLog {
 };
 
 // The best of a few large products: multiplications and additions a second of this rank.
-double peak_flops(Threads& threads);
+double peak_flops(Backend<float>& backend, Precision precision = Precision::f32);
 
 }  // namespace tutti::trainer

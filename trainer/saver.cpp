@@ -20,8 +20,8 @@ constexpr std::size_t kReport = 1 + 2 * 5;
 Status agree(Wire& wire, const Status& of_first) {
   std::array<char, 1024> text{};
   if (wire.rank() == 0 && !of_first) of_first.text().copy(text.data(), text.size() - 1);
-  Work work = wire.broadcast("status", text.data(), text.size(), 0);
-  wire.wait(work);
+  Exchange exchange = wire.broadcast("status", text.data(), text.size(), 0);
+  wire.wait(exchange);
   return text[0] ? Status(Code::invalid_argument, text.data()) : Status();
 }
 
@@ -175,8 +175,8 @@ std::string resume(const Options& o, Training& training, double& loss) {
   }
   require(agree(wire, status));
   std::array<double, 4> facts = {double(found.manifest.step), found.manifest.loss, found.manifest.loss_scale, double(found.manifest.calm_steps)};
-  Work work = wire.broadcast("resumed step", facts.data(), sizeof(facts), 0);
-  wire.wait(work);
+  Exchange exchange = wire.broadcast("resumed step", facts.data(), sizeof(facts), 0);
+  wire.wait(exchange);
   if (facts[0] == 0) return told;
   for (std::size_t unit = 0; unit < training.layout().units().size(); ++unit) {
     UnitState state;

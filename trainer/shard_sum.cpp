@@ -2,18 +2,21 @@
 
 #include <algorithm>
 
-#include "trainer/precision.h"
-
 namespace tutti::trainer {
 
-ShardSum::ShardSum(const Layout& layout, const Shares& shares, Wire& wire, bool narrow)
-    : layout_(layout), shares_(shares), wire_(wire), narrow_(narrow && wire.rank_count() > 1) {
+ShardSum::ShardSum(const Layout& layout, const Shares& shares, Wire& wire, Backend<float>& backend, bool narrow)
+    : layout_(layout), shares_(shares), wire_(wire), backend_(backend), narrow_(narrow && wire.rank_count() > 1) {
+  std::size_t largest = 0;      // of the blocks
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
-    sums_.emplace_back(shares.mine(unit).count);
-    Room& room = room_of(unit);
-    room.data.resize(std::max(room.data.size(), layout.units()[unit].count));
-    if (narrow_) room.narrow.resize(room.data.size());
+    sums_.emplace_back(backend, shares.mine(unit).count);
+    if (unit > 0) largest = std::max(largest, layout.units()[unit].count);
   }
+  const auto make = [&](Room& room, std::size_t count) {
+    room.data = Array<float>(backend, count);
+    if (narrow_) room.narrow = Array<std::uint16_t>(backend, count);
+  };
+  make(embedding_, layout.units()[0].count);
+  for (std::size_t i = 0; i < std::min(blocks_.size(), layout.units().size() - 1); ++i) make(blocks_[(i + 1) % 2], largest);
 }
 
 std::size_t ShardSum::bytes() const {
@@ -27,7 +30,8 @@ GradientPlace<float> ShardSum::gradient(std::size_t unit) {
   Room& room = room_of(unit);
   settle(room);
   // Padding that another unit left here must be 0 again.
-  std::fill(room.data.begin() + std::ptrdiff_t(layout_.units()[unit].count - kBlock), room.data.end(), 0.0f);
+  const std::size_t first = layout_.units()[unit].count - kBlock;
+  backend_.clear(room.data.data() + first, (room.data.size() - first) * sizeof(float));
   return {room.data.data(), true};
 }
 
@@ -35,10 +39,10 @@ void ShardSum::finished(std::size_t unit) {
   Room& room = room_of(unit);
   const std::vector<std::size_t> counts = shares_.counts(unit);
   if (narrow_) {
-    pack(Precision::bf16, layout_.units()[unit].count, room.data.data(), room.narrow.data());
-    room.work = wire_.sum_blocks("sum of gradients", room.narrow.data(), counts, DataType::bf16);
+    backend_.pack(Precision::bf16, layout_.units()[unit].count, room.data.data(), room.narrow.data());
+    room.exchange = wire_.sum_blocks("sum of gradients", room.narrow.data(), counts, DataType::bf16);
   } else {
-    room.work = wire_.sum_blocks("sum of gradients", room.data.data(), counts);
+    room.exchange = wire_.sum_blocks("sum of gradients", room.data.data(), counts);
   }
   room.in_flight = true;
   room.unit = unit;
@@ -46,14 +50,14 @@ void ShardSum::finished(std::size_t unit) {
 
 void ShardSum::settle(Room& room) {
   if (!room.in_flight) return;
-  wire_.wait(room.work);
+  wire_.wait(room.exchange);
   room.in_flight = false;
   const Share share = shares_.mine(room.unit);
   float* sum = sums_[room.unit].data();
   float* part = room.data.data() + share.begin;
-  if (narrow_) unpack(Precision::bf16, share.count, room.narrow.data() + share.begin, part);
-  if (first_) std::copy_n(part, share.count, sum);
-  else for (std::size_t i = 0; i < share.count; ++i) sum[i] += part[i];
+  if (narrow_) backend_.unpack(Precision::bf16, share.count, room.narrow.data() + share.begin, part);
+  if (first_) backend_.copy(sum, part, share.count * sizeof(float));
+  else backend_.add(share.count, part, sum);
 }
 
 void ShardSum::end() {

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "trainer/backend.h"
 #include "trainer/gradient_sum.h"
 #include "trainer/shares.h"
 #include "trainer/wire.h"
@@ -12,7 +13,7 @@ namespace tutti::trainer {
 class ShardSum : public GradientSum {
  public:
   // `narrow`: gradients are rounded to bf16 for the exchange.
-  ShardSum(const Layout& layout, const Shares& shares, Wire& wire, bool narrow);
+  ShardSum(const Layout& layout, const Shares& shares, Wire& wire, Backend<float>& backend, bool narrow);
   void begin(std::size_t number, bool counts, bool last) override;
   void end() override;
   void finish() override;
@@ -24,9 +25,9 @@ class ShardSum : public GradientSum {
  private:
   // Room for one unit's whole gradient, and the exchange that reads it.
   struct Room {
-    std::vector<float> data;
-    std::vector<std::uint16_t> narrow;      // what is exchanged in its place; empty unless wanted
-    Work work;
+    Array<float> data;
+    Array<std::uint16_t> narrow;            // what is exchanged in its place; empty unless wanted
+    Exchange exchange;
     bool in_flight = false;
     std::size_t unit = 0;
   };
@@ -35,10 +36,11 @@ class ShardSum : public GradientSum {
   const Layout& layout_;
   const Shares& shares_;
   Wire& wire_;
+  Backend<float>& backend_;
   const bool narrow_;
   Room embedding_;                    // open throughout the backward pass
   std::array<Room, 2> blocks_;
-  std::vector<std::vector<float>> sums_;
+  std::vector<Array<float>> sums_;
   bool first_ = true;                 // micro-batch of the step
 };
 

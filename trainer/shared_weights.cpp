@@ -4,33 +4,36 @@
 
 namespace tutti::trainer {
 
-ResidentWeights::ResidentWeights(const Layout& layout, const Shares& shares, Wire& wire)
-    : layout_(layout), shares_(shares), wire_(wire), whole_(layout) {}
+ResidentWeights::ResidentWeights(const Layout& layout, const Shares& shares, Wire& wire, Device& device)
+    : layout_(layout), shares_(shares), wire_(wire), device_(device), whole_(device, layout.count()) {}
 
 void ResidentWeights::publish() {
   if (shares_.owners() == 1) return;
-  std::vector<Work> works;
+  std::vector<Exchange> exchanges;
   for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
-    works.push_back(wire_.gather_blocks("gather of weights", whole_.at(unit), shares_.counts(unit)));
+    exchanges.push_back(wire_.gather_blocks("gather of weights", at(unit), shares_.counts(unit)));
   }
-  for (Work& work : works) wire_.wait(work);
+  for (Exchange& exchange : exchanges) wire_.wait(exchange);
 }
 
-void ResidentWeights::set(std::size_t unit, const float* whole) { std::copy_n(whole, layout_.units()[unit].count, whole_.at(unit)); }
+void ResidentWeights::set(std::size_t unit, const float* whole) {
+  device_.upload(at(unit), whole, layout_.units()[unit].count * sizeof(float));
+}
 
-ShardedWeights::ShardedWeights(const Layout& layout, const Shares& shares, Wire& wire) : layout_(layout), shares_(shares), wire_(wire) {
-  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) owned_.emplace_back(shares.mine(unit).count);
+ShardedWeights::ShardedWeights(const Layout& layout, const Shares& shares, Wire& wire, Device& device)
+    : layout_(layout), shares_(shares), wire_(wire), device_(device) {
+  for (std::size_t unit = 0; unit < layout.units().size(); ++unit) owned_.emplace_back(device, shares.mine(unit).count);
 }
 
 ShardedWeights::Gathered& ShardedWeights::gather(std::size_t unit) {
   const auto found = gathered_.find(unit);
   if (found != gathered_.end()) return found->second;
   Gathered& place = gathered_[unit];
-  place.data.resize(layout_.units()[unit].count);
-  std::copy(owned_[unit].begin(), owned_[unit].end(), place.data.begin() + std::ptrdiff_t(shares_.mine(unit).begin));
-  place.work = wire_.gather_blocks("gather of weights", place.data.data(), shares_.counts(unit));
+  place.data = Array<float>(device_, layout_.units()[unit].count);
+  device_.copy(place.data.data() + shares_.mine(unit).begin, owned_[unit].data(), owned_[unit].bytes());
+  place.exchange = wire_.gather_blocks("gather of weights", place.data.data(), shares_.counts(unit));
   std::size_t held = 0;
-  for (const auto& entry : gathered_) held += entry.second.data.size() * sizeof(float);
+  for (const auto& entry : gathered_) held += entry.second.data.bytes();
   most_ = std::max(most_, held);
   return place;
 }
@@ -38,12 +41,12 @@ ShardedWeights::Gathered& ShardedWeights::gather(std::size_t unit) {
 const float* ShardedWeights::weights(std::size_t unit, std::size_t next) {
   Gathered& wanted = gather(unit);
   gather(next);
-  wire_.wait(wanted.work);
+  wire_.wait(wanted.exchange);
   return wanted.data.data();
 }
 
 void ShardedWeights::publish() {      // what is gathered is out of date
-  for (auto& entry : gathered_) wire_.wait(entry.second.work);
+  for (auto& entry : gathered_) wire_.wait(entry.second.exchange);
   gathered_.clear();
 }
 
@@ -51,7 +54,7 @@ void ShardedWeights::release(std::size_t unit) { gathered_.erase(unit); }
 
 void ShardedWeights::set(std::size_t unit, const float* whole) {
   const Share share = shares_.mine(unit);
-  std::copy_n(whole + share.begin, share.count, owned_[unit].data());
+  device_.upload(owned_[unit].data(), whole + share.begin, share.count * sizeof(float));
 }
 
 std::size_t ShardedWeights::bytes() const { return shares_.owned() * sizeof(float) + most_; }

@@ -14,34 +14,36 @@ namespace tutti::trainer {
 
 class SharedWeights : public WeightSource<float> {
  public:
-  virtual float* owned(std::size_t unit) = 0;
+  virtual float* owned(std::size_t unit) = 0;      // this rank's share of a unit, in the device's memory as all here
   virtual void publish() = 0;
-  // Takes this rank's part of a unit that is known whole.
+  // Takes this rank's part of a unit that is known whole, on the host.
   virtual void set(std::size_t unit, const float* whole) = 0;
   virtual std::size_t bytes() const = 0;
 };
 
 class ResidentWeights : public SharedWeights {
  public:
-  ResidentWeights(const Layout& layout, const Shares& shares, Wire& wire);
-  const float* weights(std::size_t unit, std::size_t) override { return whole_.at(unit); }
+  ResidentWeights(const Layout& layout, const Shares& shares, Wire& wire, Device& device);
+  const float* weights(std::size_t unit, std::size_t) override { return at(unit); }
   void release(std::size_t) override {}
-  float* owned(std::size_t unit) override { return whole_.at(unit) + shares_.mine(unit).begin; }
+  float* owned(std::size_t unit) override { return at(unit) + shares_.mine(unit).begin; }
   void publish() override;
   void set(std::size_t unit, const float* whole) override;
-  std::size_t bytes() const override { return layout_.count() * sizeof(float); }
+  std::size_t bytes() const override { return whole_.bytes(); }
 
  private:
+  float* at(std::size_t unit) { return whole_.data() + layout_.units()[unit].offset; }
   const Layout& layout_;
   const Shares& shares_;
   Wire& wire_;
-  WholeWeights<float> whole_;
+  Device& device_;
+  Array<float> whole_;
 };
 
 // All ranks ask for the same units in the same order. The next one is gathered while the model works on this one.
 class ShardedWeights : public SharedWeights {
  public:
-  ShardedWeights(const Layout& layout, const Shares& shares, Wire& wire);
+  ShardedWeights(const Layout& layout, const Shares& shares, Wire& wire, Device& device);
   const float* weights(std::size_t unit, std::size_t next) override;
   void release(std::size_t unit) override;
   float* owned(std::size_t unit) override { return owned_[unit].data(); }
@@ -51,14 +53,15 @@ class ShardedWeights : public SharedWeights {
 
  private:
   struct Gathered {
-    std::vector<float> data;
-    Work work;
+    Array<float> data;
+    Exchange exchange;
   };
   Gathered& gather(std::size_t unit);
   const Layout& layout_;
   const Shares& shares_;
   Wire& wire_;
-  std::vector<std::vector<float>> owned_;
+  Device& device_;
+  std::vector<Array<float>> owned_;
   std::map<std::size_t, Gathered> gathered_;
   std::size_t most_ = 0;              // bytes gathered at one time, at most
 };

@@ -1,6 +1,7 @@
 #include "trainer/tokenizer_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <memory>
@@ -48,14 +49,20 @@ std::function<int()> add_tokenizer(CLI::App& app) {
 
 std::function<int()> add_tokenize(CLI::App& app) {
   struct Flags {
-    std::string data, tokenizer, out;
+    std::string data, text, tokenizer, out;
   };
   auto flags = std::make_shared<Flags>();
   app.add_option("--data", flags->data, "text; without it the generated one");
   app.add_option("--tokenizer", flags->tokenizer, "as for a run")->required();
-  app.add_option("--out", flags->out, "token file in llm.c's format")->required();
-  return [flags] {
+  CLI::Option* text = app.add_option("--text", flags->text, "print the tokens of this text");
+  CLI::Option* out = app.add_option("--out", flags->out, "token file in llm.c's format")->excludes(text);
+  return [flags, text, out] {
+    if (!*text && !*out) refuse("give --out FILE for the tokens of --data, or --text TEXT to see those of a text");
     const Bpe bpe = require(Bpe::open(flags->tokenizer));
+    if (*text) {
+      fmt::print("{}\n", fmt::join(bpe.encode(flags->text), " "));
+      return 0;
+    }
     const std::vector<Token> tokens = bpe.encode(text_of(flags->data));
     require(write_tokens(flags->out, tokens, bpe.vocabulary()));
     fmt::print("{}: {} tokens\n", flags->out, tokens.size());

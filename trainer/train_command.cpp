@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdlib>
+#include <memory>
 #include <tutti/elastic.h>
 
 #include "trainer/bpe.h"
 #include "trainer/cores.h"
+#include "trainer/cuda/cuda_backend.h"
 #include "trainer/failure.h"
 #include "trainer/gemm.h"
+#include "trainer/host_backend.h"
 #include "trainer/run.h"
 #include "trainer/text.h"
 
@@ -20,9 +24,29 @@ constexpr std::size_t kGeneratedBytes = 1 << 20;
 struct Flags {
   ModelFlags model;
   Options options;
-  std::string schedule = "cosine", on_nan = "stop", dtype = "f32", wire = "f32";
+  std::string schedule = "cosine", on_nan = "stop", dtype = "f32", wire = "f32", device = "cpu";
   double bucket_mb = 25;
 };
+
+// "cpu": -1; "cuda": kEachItsOwn; "cuda:N": N.
+constexpr int kEachItsOwn = 1 << 20;
+int gpu_named(const std::string& device) {
+  if (device == "cpu") return -1;
+  if (device == "cuda") return kEachItsOwn;
+  int number = -1;
+  const char* end = device.data() + device.size();
+  if (device.starts_with("cuda:")) {
+    const auto read = std::from_chars(device.data() + 5, end, number);
+    if (read.ec == std::errc() && read.ptr == end && number >= 0 && number < kEachItsOwn) return number;
+  }
+  refuse(fmt::format("--device {}: want cpu, cuda (ranks of a host take its GPUs in turn) or cuda:N", device));
+}
+
+// The processor's memory and threads, or a GPU.
+std::unique_ptr<Backend<float>> backend_for(const Options& o, const Communicator& communicator, Threads& threads) {
+  if (o.gpu < 0) return std::make_unique<HostBackend<float>>(threads);
+  return open_gpu(o.gpu == kEachItsOwn ? communicator.local_rank() % std::max(1, gpu_count()) : o.gpu);
+}
 
 Options resolve(const Flags& flags) {
   Options o = flags.options;
@@ -33,6 +57,9 @@ Options resolve(const Flags& flags) {
   o.precision = *precision_from(flags.dtype);
   o.narrow_wire = flags.wire == "bf16";
   if (o.narrow_wire && o.deterministic) refuse("--wire bf16 rounds partial sums by how ranks share them; --deterministic needs --wire f32");
+  o.gpu = gpu_named(flags.device);
+  if (o.gpu >= 0 && o.deterministic) refuse("--deterministic fixes how a BLAS of the processor adds; leave out --device");
+  if (o.gpu < 0 && o.offload) refuse("--offload takes the optimizer's state out of a GPU's memory: give --device cuda");
   o.bucket_bytes = std::size_t(flags.bucket_mb * 1e6);
   if (o.resume == "auto" && o.run.empty()) refuse("--resume auto looks for checkpoints in the folder that --run names; give one");
   return o;
@@ -60,7 +87,8 @@ int run(const Options& o) {
   const int local_ranks = std::max(1, elastic->communicator()->local_rank_count());
   Threads crew(o.threads > 0 ? o.threads : std::max(1, usable_cores() / local_ranks), !o.deterministic);
   try {
-    return Run(o, open_data(o), *elastic, crew).carry_out();
+    const auto backend = backend_for(o, *elastic->communicator(), crew);
+    return Run(o, open_data(o), *elastic, *backend, crew).carry_out();
   } catch (const Failure& failure) {
     fmt::print(stderr, "train: {}\n", failure.what());      // each rank: who is stopped first is up to the launcher
     if (elastic->communicator()) elastic->communicator()->abort(failure.what());
@@ -98,6 +126,8 @@ void add_rank_flags(CLI::App& app, Flags& f) {
   app.add_flag("--deterministic", o.deterministic, "the same bits on any number of ranks")->group("Ranks");
   app.add_option("--bucket-mb", f.bucket_mb, "gradients that are exchanged at a time, in MB")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
   app.add_option("--wire", f.wire, "what gradients travel as; sums are f32")->capture_default_str()->check(CLI::IsMember({"f32", "bf16"}))->group("Ranks");
+  app.add_option("--device", f.device, "cpu; cuda: ranks of a host take its GPUs in turn; cuda:N: that one")->capture_default_str()->group("Ranks");
+  app.add_flag("--offload", o.offload, "the optimizer's state in the host's memory, its step on the host's cores")->group("Ranks");
   app.add_option("--threads", o.threads, "of each rank; 0: the host's cores, shared out")->capture_default_str()->check(CLI::Range(0, 1024))->group("Ranks");
   app.add_option("--check-every", o.check_every, "steps between comparisons of all ranks' weights; 0: at the start only")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
   app.add_option("--run", o.run, "folder for the log and the checkpoints")->group("Output");

@@ -27,30 +27,39 @@ MicroBatches own_micro_batches(const Options& options, const Communicator& commu
   return micro_batches_of(options.micro_batches, ranks, communicator.rank());
 }
 
-std::unique_ptr<GradientSum> gradient_sum(const Options& options, const Layout& layout, const Shares& shares, Wire& wire, Threads& threads) {
+std::unique_ptr<GradientSum> gradient_sum(const Options& options, const Layout& layout, const Shares& shares, Wire& wire, Backend<float>& backend,
+                                          Threads& threads) {
   if (options.deterministic) return std::make_unique<TreeSum>(layout, shares, options.micro_batches, wire, threads);
-  if (options.zero >= 2) return std::make_unique<ShardSum>(layout, shares, wire, options.narrow_wire);
-  return std::make_unique<WholeSum>(layout, shares, wire, threads, options.bucket_bytes, options.narrow_wire);
+  if (options.zero >= 2) return std::make_unique<ShardSum>(layout, shares, wire, backend, options.narrow_wire);
+  return std::make_unique<WholeSum>(layout, shares, wire, backend, options.bucket_bytes, options.narrow_wire);
 }
 
-std::unique_ptr<SharedWeights> shared_weights(const Options& options, const Layout& layout, const Shares& shares, Wire& wire) {
-  if (options.zero == 3) return std::make_unique<ShardedWeights>(layout, shares, wire);
-  return std::make_unique<ResidentWeights>(layout, shares, wire);
+std::uint64_t hash_of(const std::vector<float>& values) {
+  std::uint64_t hash = values.size();
+  for (const float x : values) hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * 0x100000001b3u;
+  return hash;
+}
+
+std::unique_ptr<SharedWeights> shared_weights(const Options& options, const Layout& layout, const Shares& shares, Wire& wire, Device& device) {
+  if (options.zero == 3) return std::make_unique<ShardedWeights>(layout, shares, wire, device);
+  return std::make_unique<ResidentWeights>(layout, shares, wire, device);
 }
 
 }  // namespace
 
-Training::Training(const Options& options, Tokens tokens, Communicator& communicator, Threads& threads, Trace& trace)
-    : options_(options), tokens_(std::move(tokens)), trace_(trace), threads_(threads), layout_(options.model), wire_(communicator, trace),
+Training::Training(const Options& options, Tokens tokens, Communicator& communicator, Backend<float>& backend, Threads& threads, Trace& trace)
+    : options_(options), tokens_(std::move(tokens)), trace_(trace), backend_(backend), layout_(options.model), wire_(communicator, trace, backend),
       shares_(layout_, options.zero == 0 ? 1 : communicator.rank_count(), communicator.rank()),
       own_(own_micro_batches(options, communicator)),
       rounds_(options.zero < 2 ? own_.end - own_.begin
                                : (options.micro_batches + std::size_t(communicator.rank_count()) - 1) / std::size_t(communicator.rank_count())),
       sampler_(options.seed, tokens_.count(), options.model.context, options.samples(), options.drop_last),
-      weights_(shared_weights(options, layout_, shares_, wire_)), gradients_(gradient_sum(options, layout_, shares_, wire_, threads)),
-      optimizer_(layout_, shares_, options.adamw, threads),
-      model_(options.model, {options.batch, options.model.context}, options.recompute, threads, options.precision),
-      inputs_(options.batch * options.model.context), targets_(inputs_.size()), squares_(layout_.count() / kBlock),
+      weights_(shared_weights(options, layout_, shares_, wire_, backend)),
+      gradients_(gradient_sum(options, layout_, shares_, wire_, backend, threads)),
+      optimizer_(layout_, shares_, options.adamw, options.offload ? host_.emplace(threads) : backend, options.offload ? &backend : nullptr),
+      model_(options.model, {options.batch, options.model.context}, options.recompute, backend, options.precision),
+      inputs_(options.batch * options.model.context), targets_(inputs_.size()), there_inputs_(backend, inputs_.size()),
+      there_targets_(backend, inputs_.size()), squares_(layout_.count() / kBlock), there_squares_(backend, squares_.size()),
       scaler_(options.precision == Precision::f16) {
   const Token largest = tokens_.largest();
   if (std::size_t(largest) >= options.model.vocabulary) {
@@ -83,54 +92,50 @@ void Training::set_unit(std::size_t unit, UnitState& there, int source) {
   const std::size_t count = layout_.units()[unit].count;
   for (std::vector<float>* part : {&there.weights, &there.first, &there.second}) {
     part->resize(count);
-    Work work = wire_.broadcast("broadcast of state", part->data(), count * sizeof(float), source);
-    wire_.wait(work);
+    Exchange exchange = wire_.broadcast("broadcast of state", part->data(), count * sizeof(float), source);
+    wire_.wait(exchange);
   }
   const Share share = shares_.mine(unit);
   weights_->set(unit, there.weights.data());
-  std::copy_n(there.first.data() + share.begin, share.count, optimizer_.first(unit).data());
-  std::copy_n(there.second.data() + share.begin, share.count, optimizer_.second(unit).data());
+  optimizer_.write(unit, there.first.data() + share.begin, there.second.data() + share.begin);
 }
 
 UnitState Training::unit(std::size_t unit) {
   const std::size_t count = layout_.units()[unit].count;
   const Share share = shares_.mine(unit);
   UnitState state;
-  const auto whole = [&](const float* owned, std::vector<float>& out) {
-    out.resize(count);
-    std::copy_n(owned, share.count, out.data() + share.begin);
-    if (shares_.owners() == 1) return;
-    Work work = wire_.gather_blocks("gather of state", out.data(), shares_.counts(unit));
-    wire_.wait(work);
-  };
-  whole(weights_->owned(unit), state.weights);
-  whole(optimizer_.first(unit).data(), state.first);
-  whole(optimizer_.second(unit).data(), state.second);
+  for (std::vector<float>* part : {&state.weights, &state.first, &state.second}) part->resize(count);
+  backend_.download(state.weights.data() + share.begin, weights_->owned(unit), share.count * sizeof(float));
+  optimizer_.read(unit, state.first.data() + share.begin, state.second.data() + share.begin);
+  if (shares_.owners() == 1) return state;
+  for (std::vector<float>* part : {&state.weights, &state.first, &state.second}) {
+    Exchange exchange = wire_.gather_host_blocks("gather of state", part->data(), shares_.counts(unit));
+    wire_.wait(exchange);
+  }
   return state;
+}
+
+std::vector<float> Training::on_host(const float* at, std::size_t count) {
+  std::vector<float> host(count);
+  backend_.download(host.data(), at, count * sizeof(float));
+  return host;
+}
+
+std::vector<float> Training::weights_of(const Tensor& tensor) {
+  const auto values = on_host(weights_->weights(tensor.unit, tensor.unit) + tensor.offset, tensor.count());
+  weights_->release(tensor.unit);
+  return values;
 }
 
 Digest Training::weights_hash() {
   Sha256 hash;
-  for (const Tensor& tensor : layout_.tensors()) {
-    const float* unit = weights_->weights(tensor.unit, tensor.unit);
-    hash.add(unit + tensor.offset, tensor.count() * sizeof(float));
-    weights_->release(tensor.unit);
-  }
+  for (const Tensor& tensor : layout_.tensors()) hash.add(weights_of(tensor).data(), tensor.count() * sizeof(float));
   return hash.end();
-}
-
-std::uint64_t Training::hash_of(const Tensor& tensor, const float* unit) const {
-  std::uint64_t hash = tensor.count();
-  for (std::size_t i = 0; i < tensor.count(); ++i) hash = (hash ^ std::bit_cast<std::uint32_t>(unit[tensor.offset + i])) * 0x100000001b3u;
-  return hash;
 }
 
 void Training::compare_ranks() {
   std::vector<std::uint64_t> hashes;
-  for (const Tensor& tensor : layout_.tensors()) {
-    hashes.push_back(hash_of(tensor, weights_->weights(tensor.unit, tensor.unit)));
-    weights_->release(tensor.unit);
-  }
+  for (const Tensor& tensor : layout_.tensors()) hashes.push_back(hash_of(weights_of(tensor)));
   const auto all = wire_.gather_now(hashes);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i] == all[i % hashes.size()]) continue;
@@ -152,9 +157,11 @@ double Training::compute(std::size_t number, bool counts, bool last, StepResult&
   result.data_seconds += seconds(begin, loaded);
   const Dropout dropout{options_.dropout, mix(mix(options_.seed, 0x64726f70), std::uint64_t(steps_)), first};
   gradients_->begin(number, counts, last);
-  const double loss = model_.forward(*weights_, inputs_.data(), targets_.data(), dropout);
+  backend_.upload(there_inputs_.data(), inputs_.data(), there_inputs_.bytes());
+  backend_.upload(there_targets_.data(), targets_.data(), there_targets_.bytes());
+  const double loss = model_.forward(*weights_, there_inputs_.data(), there_targets_.data(), dropout);
   const Time middle = now();
-  model_.backward(*weights_, *gradients_, inputs_.data(), targets_.data(), dropout, 
+  model_.backward(*weights_, *gradients_, there_inputs_.data(), there_targets_.data(), dropout,
                   counts ? float(scaler_.scale()) / float(options_.micro_batches) : 0.0f);
   trace_.add(Trace::Kind::compute, "forward", loaded, middle);
   trace_.add(Trace::Kind::compute, "backward", middle, now());
@@ -204,10 +211,10 @@ StepResult Training::step() {
 // Each rank fills in what it knows and leaves 0 elsewhere, so that the sum over ranks is exact and the order of additions is that of
 // the array on any number of ranks. Whether a gradient overflowed travels along: a rank alone may see it, all must leave the step out.
 double Training::norm_and_loss(std::vector<double>& losses, double& loss, bool& finite) {
-  std::fill(squares_.begin(), squares_.end(), 0.0);
   for (std::size_t unit = 0; unit < layout_.units().size(); ++unit) {
-    sum_squares(layout_, shares_, threads_, unit, gradients_->owned(unit), squares_);
+    sum_squares(layout_, shares_, backend_, unit, gradients_->owned(unit), there_squares_.data());
   }
+  backend_.download(squares_.data(), there_squares_.data(), there_squares_.bytes());      // 0 for what others own
   finite = std::all_of(squares_.begin(), squares_.end(), [](double square) { return std::isfinite(square); });
   losses.push_back(finite ? 0 : 1);
   if (shares_.owners() > 1) {
@@ -233,10 +240,9 @@ void Training::blame(long step, double loss) {
     const Tensor& tensor = layout_.tensors()[i];
     const Share share = shares_.mine(tensor.unit);
     const std::size_t begin = std::max(tensor.offset, share.begin), end = std::min(tensor.offset + tensor.count(), share.begin + share.count);
-    const float* gradient = gradients_->owned(tensor.unit);
-    for (std::size_t k = begin; k < end; ++k) {
-      if (!std::isfinite(gradient[k - share.begin])) first = i;
-    }
+    if (begin >= end) continue;
+    const auto gradient = on_host(gradients_->owned(tensor.unit) + (begin - share.begin), end - begin);
+    if (!std::all_of(gradient.begin(), gradient.end(), [](float g) { return std::isfinite(g); })) first = i;
   }
   for (const std::uint64_t other : wire_.gather_now({first})) first = std::min(first, std::size_t(other));
   throw Failure(Status(Code::invalid_state,

@@ -1,10 +1,12 @@
 #pragma once
 // A training run's state and its step. Reads data, computes, exchanges, changes weights; writes no file and prints nothing.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/gradient_sum.h"
+#include "trainer/host_backend.h"
 #include "trainer/loss_scaler.h"
 #include "trainer/model.h"
 #include "trainer/optimizer.h"
@@ -38,7 +40,8 @@ struct UnitState {
 class Training {
  public:
   // Throws Failure: more ranks than micro-batches, data that does not fit.
-  Training(const Options& options, Tokens tokens, Communicator& communicator, Threads& threads, Trace& trace);
+  // `threads`: of the host, for what is left to it.
+  Training(const Options& options, Tokens tokens, Communicator& communicator, Backend<float>& backend, Threads& threads, Trace& trace);
 
   // Collective. Ranks whose BLAS chose other kernels cannot agree on bits: throws Failure where that matters.
   void compare_blas();
@@ -71,12 +74,14 @@ class Training {
   double norm_and_loss(std::vector<double>& losses, double& loss, bool& finite);
   [[noreturn]] void blame(long step, double loss);
   void update(double rate, double norm);
-  std::uint64_t hash_of(const Tensor& tensor, const float* unit) const;
+  std::vector<float> on_host(const float* at, std::size_t count);
+  std::vector<float> weights_of(const Tensor& tensor);      // collective
 
   const Options options_;
   const Tokens tokens_;
   Trace& trace_;
-  Threads& threads_;
+  Backend<float>& backend_;
+  std::optional<HostBackend<float>> host_;      // of the optimizer, where it is not in the GPU's memory
   const Layout layout_;
   Wire wire_;
   const Shares shares_;
@@ -88,7 +93,9 @@ class Training {
   Optimizer optimizer_;
   Model<float> model_;
   std::vector<Token> inputs_, targets_;
-  std::vector<double> squares_;
+  Array<Token> there_inputs_, there_targets_;   // where the model sees them
+  std::vector<double> squares_;                 // of blocks of the gradient
+  Array<double> there_squares_;
   LossScaler scaler_;
   long steps_ = 0;
 };

@@ -104,10 +104,10 @@ void TreeSum::finish() {
   for (std::size_t unit = layout_.units().size(); unit-- > 0;) {
     float* at = stack_.front().sum->data() + layout_.units()[unit].offset;
     if (!by_library_) exchange_unit(unit);
-    Work work = shares_.owners() > 1 ? (by_library_ ? wire_.sum_blocks("sum of gradients", at, shares_.counts(unit)) : Work())
+    Exchange exchange = shares_.owners() > 1 ? (by_library_ ? wire_.sum_blocks("sum of gradients", at, shares_.counts(unit)) : Exchange())
                 : by_library_        ? wire_.sum("sum of gradients", at, layout_.units()[unit].count)
                                      : wire_.gather_blocks("gather of gradients", at, split_.counts(unit));
-    wire_.wait(work);
+    wire_.wait(exchange);
   }
 }
 
@@ -127,8 +127,8 @@ void TreeSum::exchange_unit(std::size_t unit) {
   std::size_t all = 0;
   for (const std::size_t count : receives) all += count;
   in.resize(all);
-  Work work = wire_.swap("partial sums", out.data(), sends, in.data(), receives);
-  wire_.wait(work);
+  Exchange exchange = wire_.swap("partial sums", out.data(), sends, in.data(), receives);
+  wire_.wait(exchange);
   std::vector<const float*> parts(micro_batches_);        // by the first micro-batch of a partial sum
   const float* next = in.data();
   for (const auto& of_rank : nodes_) {

@@ -1,5 +1,6 @@
 #include "trainer/wire.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "trainer/failure.h"
@@ -11,9 +12,13 @@ std::size_t before(const std::vector<std::size_t>& counts, int rank) {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t(0));
 }
 
+bool are_equal(const std::vector<std::size_t>& counts) {
+  return std::equal(counts.begin() + 1, counts.end(), counts.begin());
+}
+
 }  // namespace
 
-Work Wire::started(const std::string& name, std::size_t bytes, Work work) {
+Exchange Wire::started(const std::string& name, std::size_t bytes, Work work, bool in_stream) {
   ++count_.operations;
   count_.bytes += bytes;
   const Trace::Time begin = Trace::Clock::now();
@@ -26,36 +31,70 @@ Work Wire::started(const std::string& name, std::size_t bytes, Work work) {
   } else {
     work.then([flight = flight_](const Status&) { flight->end(Trace::Clock::now()); });
   }
-  return work;
+  return {std::move(work), in_stream ? device_.mark() : nullptr};
 }
 
-Work Wire::sum(const std::string& name, void* data, std::size_t count, DataType type) {
-  if (rank_count() == 1) return Work();
-  return started(name, count * size_of(type), communicator_.all_reduce({.input = data, .output = data, .count = count, .type = type}));
+Exchange Wire::sum(const std::string& name, void* data, std::size_t count, DataType type) {
+  if (rank_count() == 1) return {};
+  const DeviceStream stream = device_.exchange_stream();
+  return started(name, count * size_of(type),
+                 communicator_.all_reduce({.input = data, .output = data, .count = count, .type = type, .stream = stream}), stream.given);
 }
 
-Work Wire::sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type) {
-  if (rank_count() == 1) return Work();
-  ReduceScatterV call;
-  call.input = data, call.output = static_cast<std::byte*>(data) + before(counts, rank()) * size_of(type), call.counts = counts, call.type = type;
-  return started(name, before(counts, rank_count()) * size_of(type), communicator_.reduce_scatter_v(call));
+Exchange Wire::sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type) {
+  if (rank_count() == 1) return {};
+  const auto at = [&](int owner) { return static_cast<std::byte*>(data) + before(counts, owner) * size_of(type); };
+  const std::size_t bytes = before(counts, rank_count()) * size_of(type);
+  const DeviceStream stream = device_.exchange_stream();
+  if (!stream.given) {
+    ReduceScatterV call;
+    call.input = data, call.output = at(rank()), call.counts = counts, call.type = type;
+    return started(name, bytes, communicator_.reduce_scatter_v(call));
+  }
+  if (are_equal(counts)) {
+    return started(name, bytes,
+                   communicator_.reduce_scatter({.input = data, .output = at(rank()), .count = counts[0], .type = type, .stream = stream}), true);
+  }
+  Work work;      // streams know no blocks of different sizes
+  for (int owner = 0; owner < rank_count(); ++owner) {
+    work = communicator_.reduce({.input = at(owner), .output = at(owner), .count = counts[std::size_t(owner)], .type = type, .root = owner,
+                                 .stream = stream});
+  }
+  return started(name, bytes, std::move(work), true);
 }
 
-Work Wire::gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
-  if (rank_count() == 1) return Work();
+Exchange Wire::gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
+  if (rank_count() == 1) return {};
+  const DeviceStream stream = device_.exchange_stream();
+  if (!stream.given) return gather_host_blocks(name, data, counts);
+  const std::size_t bytes = before(counts, rank_count()) * sizeof(float);
+  if (are_equal(counts)) {
+    return started(name, bytes,
+                   communicator_.all_gather({.input = data + before(counts, rank()), .output = data, .count = counts[0], .stream = stream}), true);
+  }
+  Work work;
+  for (int owner = 0; owner < rank_count(); ++owner) {
+    float* at = data + before(counts, owner);
+    work = communicator_.broadcast({.input = at, .output = at, .count = counts[std::size_t(owner)], .root = owner, .stream = stream});
+  }
+  return started(name, bytes, std::move(work), true);
+}
+
+Exchange Wire::gather_host_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
+  if (rank_count() == 1) return {};
   AllGatherV call;
   call.input = data + before(counts, rank()), call.output = data, call.counts = counts;
   return started(name, before(counts, rank_count()) * sizeof(float), communicator_.all_gather_v(call));
 }
 
-Work Wire::broadcast(const std::string& name, void* data, std::size_t bytes, int root) {
-  if (rank_count() == 1) return Work();
+Exchange Wire::broadcast(const std::string& name, void* data, std::size_t bytes, int root) {
+  if (rank_count() == 1) return {};
   return started(name, bytes,
                  communicator_.broadcast({.input = data, .output = data, .count = bytes, .type = DataType::u8, .root = root}));
 }
 
-Work Wire::swap(const std::string& name, const float* input, const std::vector<std::size_t>& sends, float* output,
-                const std::vector<std::size_t>& receives) {
+Exchange Wire::swap(const std::string& name, const float* input, const std::vector<std::size_t>& sends, float* output,
+                    const std::vector<std::size_t>& receives) {
   AllToAllV call;
   call.input = input, call.output = output, call.send_counts = sends, call.recv_counts = receives;
   return started(name, std::max(before(sends, rank_count()), before(receives, rank_count())) * sizeof(float),
@@ -64,28 +103,30 @@ Work Wire::swap(const std::string& name, const float* input, const std::vector<s
 
 void Wire::sum_now(std::vector<double>& values) {
   if (rank_count() == 1) return;
-  Work work = started("sum of figures", values.size() * sizeof(double),
+  Exchange exchange = started("sum of figures", values.size() * sizeof(double),
                       communicator_.all_reduce({.input = values.data(), .output = values.data(), .count = values.size(), .type = DataType::f64}));
-  wait(work);
+  wait(exchange);
 }
 
 std::vector<std::uint64_t> Wire::gather_now(const std::vector<std::uint64_t>& values) {
   if (rank_count() == 1) return values;
   std::vector<std::uint64_t> all(values.size() * std::size_t(rank_count()));
-  Work work = started("gather of figures", all.size() * sizeof(std::uint64_t),
+  Exchange exchange = started("gather of figures", all.size() * sizeof(std::uint64_t),
                       communicator_.all_gather({.input = values.data(), .output = all.data(), .count = values.size(), .type = DataType::u64}));
-  wait(work);
+  wait(exchange);
   return all;
 }
 
-void Wire::wait(Work& work) {
+void Wire::wait(Exchange& exchange) {
+  if (exchange.mark) return device_.await(exchange.mark);
   const auto begin = std::chrono::steady_clock::now();
-  const Status status = work.wait();
+  const Status status = exchange.work.wait();
   count_.exposed_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   require(status);
 }
 
 WireCount Wire::take_count() {
+  count_.exposed_seconds += device_.take_waited();
   count_.seconds = flight_->take(Trace::Clock::now());
   return std::exchange(count_, WireCount());
 }

@@ -6,6 +6,7 @@
 #include "tests/trainer/command.h"
 #include "trainer/checkpoint.h"
 #include "trainer/gemm.h"
+#include "trainer/host_backend.h"
 #include "trainer/model.h"
 #include "trainer/onnx.h"
 #include "trainer/random.h"
@@ -87,7 +88,8 @@ TEST_P(Onnx, AnotherRuntimeFindsTheSameLogits) {
     ASSERT_EQ(outcome.status, 0) << outcome.text;
     EXPECT_TRUE(outcome.says(fmt::format("logits {}x{}x{}", shape.samples, shape.context, config.vocabulary))) << outcome.text;
     const std::string bytes = read_text(folder / "logits");
-    Model<float> model(config, shape, false, threads);
+    HostBackend<float> backend(threads);
+    Model<float> model(config, shape, false, backend);
     model.forward_logits(weights, tokens.data(), {});
     ASSERT_EQ(bytes.size(), model.logits().size_bytes());
     double largest = 0;

@@ -2,54 +2,16 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include "tests/trainer/differences.h"
-#include "trainer/gemm.h"
-#include "trainer/model.h"
+#include "tests/trainer/models.h"
+#include "trainer/host_backend.h"
 
 namespace tutti::trainer::test {
 namespace {
 
-ModelConfig small() {
-  ModelConfig c;
-  c.layers = 2, c.heads = c.kv_heads = 2, c.width = 8, c.hidden = 12, c.vocabulary = 11, c.context = 6;
-  return c;
-}
-
-struct Case {
-  const char* name;
-  ModelConfig config;
-  float dropout = 0;
-  bool recompute = false;
-};
-
-std::vector<Case> cases() {
-  std::vector<Case> all = {{"gpt2", small()}, {"no_bias", small()}, {"rope", small()}, {"rms", small()}, {"swiglu", small()},
-                           {"grouped", small()}, {"llama", small()}, {"dropout", small(), 0.2f}, {"recompute", small(), 0.2f, true}};
-  all[1].config.bias = false;
-  all[2].config.position = PositionKind::rope;
-  all[3].config.norm = NormKind::rms;
-  all[4].config.activation = ActivationKind::swiglu;
-  all[5].config.kv_heads = 1;
-  ModelConfig& llama = all[6].config;
-  llama.bias = false, llama.position = PositionKind::rope, llama.norm = NormKind::rms, llama.activation = ActivationKind::swiglu;
-  llama.kv_heads = 1;
-  return all;
-}
-
-constexpr BatchShape kShape{2, 5};
-const std::vector<Token> kTokens = {1, 3, 10, 0, 3, 7, 7, 2, 9, 4}, kTargets = {3, 10, 0, 3, 5, 7, 2, 9, 4, 1};
-
-template <class T>
-void fill(const Layout& layout, std::vector<T>& weights) {
-  for (const Tensor& tensor : layout.tensors()) {
-    const auto begin = layout.units()[tensor.unit].offset + tensor.offset;
-    for (std::size_t i = 0; i < tensor.count(); ++i) weights[begin + i] = T(float(0.4 * normal(begin, i) + tensor.start));
-  }
-}
-
 template <class T>
 struct Trial {
   explicit Trial(const Case& c, int threads_wanted = 1)
-      : layout(c.config), threads(threads_wanted), model(c.config, kShape, c.recompute, threads), weights(layout), gradients(layout),
+      : layout(c.config), threads(threads_wanted), backend(threads), model(c.config, kShape, c.recompute, backend), weights(layout), gradients(layout),
         dropout{c.dropout, 99, 4} {
     keep_blas_on_one_thread();
     fill(layout, weights.data());
@@ -58,6 +20,7 @@ struct Trial {
   void backward(T scale) { model.backward(weights, gradients, kTokens.data(), kTargets.data(), dropout, scale); }
   Layout layout;
   Threads threads;
+  HostBackend<T> backend;
   Model<T> model;
   WholeWeights<T> weights;
   WholeGradients<T> gradients;

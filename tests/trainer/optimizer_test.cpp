@@ -1,6 +1,7 @@
 // AdamW against its definition in float64; shares change nothing; schedules at their corners.
 #include <gtest/gtest.h>
 #include <cmath>
+#include "trainer/host_backend.h"
 #include "trainer/optimizer.h"
 #include "trainer/random.h"
 #include "trainer/schedule.h"
@@ -28,11 +29,12 @@ std::vector<float> gradient_at(const Layout& layout, long step) {
 // After three steps, with the gradient counted 0.5 times.
 std::vector<float> optimized(const Layout& layout, int owners) {
   Threads threads(2);
+  HostBackend<float> backend(threads);
   std::vector<float> weights(layout.count());
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) start_weights(layout, 7, unit, weights.data() + layout.units()[unit].offset);
   for (int me = 0; me < owners; ++me) {
     const Shares shares(layout, owners, me);
-    Optimizer optimizer(layout, shares, AdamW{}, threads);
+    Optimizer optimizer(layout, shares, AdamW{}, backend);
     for (long step = 1; step <= 3; ++step) {
       const auto g = gradient_at(layout, step);
       for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
@@ -74,6 +76,7 @@ TEST(OptimizerTest, SharesChangeNoBit) {
 TEST(OptimizerTest, SquaresAreTheSameHoweverShared) {
   const Layout layout(small());
   Threads threads(2);
+  HostBackend<float> backend(threads);
   const auto g = gradient_at(layout, 1);
   std::vector<double> whole(layout.count() / kBlock), parts(whole.size());
   double wanted = 0, sum = 0;
@@ -82,7 +85,8 @@ TEST(OptimizerTest, SquaresAreTheSameHoweverShared) {
     for (int me = 0; me < owners; ++me) {
       const Shares shares(layout, owners, me);
       for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
-        sum_squares(layout, shares, threads, unit, g.data() + layout.units()[unit].offset + shares.mine(unit).begin, owners == 1 ? whole : parts);
+        sum_squares(layout, shares, backend, unit, g.data() + layout.units()[unit].offset + shares.mine(unit).begin,
+                    (owners == 1 ? whole : parts).data());
       }
     }
   }

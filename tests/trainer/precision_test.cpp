@@ -8,6 +8,7 @@
 #include "trainer/failure.h"
 #include "trainer/gemm.h"
 #include "trainer/loss_scaler.h"
+#include "trainer/host_backend.h"
 #include "trainer/model.h"
 #include "trainer/precision.h"
 #include "trainer/random.h"
@@ -151,7 +152,8 @@ std::vector<T> gradient_of(const ModelConfig& config, bool recompute, Precision 
   for (const Tensor& tensor : layout.tensors()) {
     for (std::size_t i = 0; i < tensor.count(); ++i) weights.at(tensor.unit)[tensor.offset + i] = T(float(0.1 * normal(tensor.offset, i) + tensor.start));
   }
-  Model<T> model(config, {2, config.context}, recompute, threads, precision);
+  HostBackend<T> backend(threads);
+  Model<T> model(config, {2, config.context}, recompute, backend, precision);
   std::vector<Token> tokens, targets;
   for (std::size_t i = 0; i < 2 * config.context; ++i) tokens.push_back(Token(mix(1, i) % 97)), targets.push_back(Token(mix(2, i) % 97));
   loss = model.forward(weights, tokens.data(), targets.data(), {});
@@ -184,11 +186,12 @@ TEST_P(Narrow, ModelsStayNearTheExactOne) {
 
 TEST_P(Narrow, TheLargeActivationsTakeHalf) {
   Threads threads(1);
+  HostBackend<float> backend(threads);
   const auto more = [&](Precision precision) {      // of three blocks more
     ModelConfig few = small(), many = small();
     many.layers = few.layers + 3;
     const BatchShape shape{2, few.context};
-    return double(Model<float>(many, shape, false, threads, precision).activation_bytes() - Model<float>(few, shape, false, threads, precision).activation_bytes());
+    return double(Model<float>(many, shape, false, backend, precision).activation_bytes() - Model<float>(few, shape, false, backend, precision).activation_bytes());
   };
   // What stays in f32: 2 of the 16 widths of a block, on the residual stream, and figures of a row.
   EXPECT_NEAR(more(GetParam().precision) / more(Precision::f32), (2 + 14 * 0.5) / 16, 0.03);
@@ -240,8 +243,9 @@ TEST(LossScalerTest, OneRanksOverflowIsEverybodys) {
         try {
           Communicator communicator = require(Communicator::create(rank, 3, *id));
           Threads threads(1);
+          HostBackend<float> backend(threads);
           Trace trace(false, rank);
-          Training training(options, Tokens::of_text(generated_text(1 << 14)), communicator, threads, trace);
+          Training training(options, Tokens::of_text(generated_text(1 << 14)), communicator, backend, threads, trace);
           training.start();
           mine.before = training.weights_hash();
           if (rank == 1) training.scaler().set(LossScaler::kMost, 0);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include "tests/trainer/command.h"
+#include "trainer/host_backend.h"
 #include "trainer/gemm.h"
 #include "trainer/generation.h"
 #include "trainer/plan.h"
@@ -130,7 +131,8 @@ TEST(PlanTest, ActivationsAreThoseOfTheModel) {
     input.model = *preset("tiny");
     input.recompute = recompute;
     input.precision = precision;
-    const Model<float> model(input.model, {input.batch, input.model.context}, recompute, threads, precision);
+    HostBackend<float> backend(threads);
+    const Model<float> model(input.model, {input.batch, input.model.context}, recompute, backend, precision);
     EXPECT_NEAR(activation_bytes(input), double(model.activation_bytes()), 0.01 * double(model.activation_bytes()));
   }
 }

@@ -1,6 +1,7 @@
 // BPE: how a text is cut, encoded and decoded; learning; the files of GPT-2 and tiktoken, good and bad; a run with one.
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include "tests/trainer/command.h"
 #include "trainer/bpe.h"
@@ -229,7 +230,7 @@ std::string base64(const std::string& bytes) {
 TEST(BpeTest, ReadsTiktoken) {
   std::vector<std::string> tokens;
   for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, char(255 - byte));
-  for (const std::string word : {"th", "he", " t", "the", " the", "in", "ing", "aa", "aaa"}) tokens.push_back(word);
+  for (const std::string word : {"th", "he", " t", "the", " the", "in", "ing", "aa", "aaa", " xyz"}) tokens.push_back(word);
   std::string file;
   for (std::size_t i = 0; i < tokens.size(); ++i) file += fmt::format("{} {}\n", base64(tokens[i]), i);
   const Folder folder;
@@ -243,6 +244,8 @@ TEST(BpeTest, ReadsTiktoken) {
     EXPECT_EQ(got, merged_plainly(text, in_order));
     EXPECT_EQ(bpe->decode(bpe->encode(text)), text);
   }
+  EXPECT_EQ(bpe->encode("x xyz"), (std::vector<Token>{Token(255 - 'x'), Token(tokens.size() - 1)}));      // no two parts of it are tokens
+  EXPECT_EQ(bpe->encode(" xyzx").size(), 5u);
   ASSERT_TRUE(bpe->save(folder / "").ok());
   EXPECT_EQ(read_text(Bpe::saved_in(folder / "")), file);
 }
@@ -284,6 +287,10 @@ TEST(TokenizerCommand, LearnsTokenizesTrainsAndSpeaks) {
   std::vector<Token> all;
   for (std::size_t i = 0; i < tokens->count(); ++i) all.push_back(tokens->at(i));
   EXPECT_EQ(bpe->decode(all), generated_text(1 << 16));
+  outcome = shell(fmt::format("{} tokenize --tokenizer {} --text 'The conductor'", train_program(), folder / "bpe"));
+  EXPECT_EQ(outcome.text, fmt::format("{}\n", fmt::join(bpe->encode("The conductor"), " ")));
+  outcome = shell(fmt::format("{} tokenize --tokenizer {}", train_program(), folder / "bpe"));
+  EXPECT_TRUE(outcome.status != 0 && outcome.says("--text TEXT")) << outcome.text;
 
   const std::string flags = kSmall + "--steps 3 --deterministic --hash --vocabulary 400 ";
   const Outcome from_text = train(flags + fmt::format("--data {} --tokenizer {} --run {}", folder / "text", folder / "bpe", folder / "run"));

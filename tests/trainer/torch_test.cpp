@@ -4,6 +4,7 @@
 #include "tests/trainer/command.h"
 #include "trainer/checkpoint.h"
 #include "trainer/gemm.h"
+#include "trainer/host_backend.h"
 #include "trainer/model.h"
 #include "trainer/random.h"
 
@@ -75,10 +76,11 @@ TEST_P(Torch, AgreesInLogitsGradientsAndTenSteps) {
 
   keep_blas_on_one_thread();
   Threads threads(2);
-  Model<float> model(config, kShape, false, threads);
+  HostBackend<float> backend(threads);
+  Model<float> model(config, kShape, false, backend);
   WholeGradients<float> gradients(layout);
   const Shares shares(layout, 1, 0);
-  Optimizer optimizer(layout, shares, AdamW{}, threads);
+  Optimizer optimizer(layout, shares, AdamW{}, backend);
   for (long step = 0; step < 10; ++step) {
     EXPECT_NEAR(model.forward(weights, b.tokens.data(), b.targets.data(), {}), double(wanted.tensors().at("losses").data[step]), 1e-5) << step;
     if (step == 0) {
