@@ -40,13 +40,14 @@ void with_parts(const Tensors& tensors, const at::Tensor& run, Each each) {
 
 }  // namespace
 
-void expect_host(const Tensors& tensors, const char* call, const char* what) {
+void expect_dense(const Tensors& tensors, const char* call, const char* what) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& t = tensors[i];
     const std::string name = std::string(call) + ": " + what + (tensors.size() > 1 ? "[" + std::to_string(i) + "]" : "");
     if (!t.defined()) refuse(name + " is not defined");
     if (t.layout() != at::kStrided) unsupported(name + " is " + c10::str(t.layout()) + "; wanted a dense tensor: .to_dense()");
-    if (!t.device().is_cpu()) unsupported(name + " is on " + t.device().str() + "; tutti moves host memory: .cpu()");
+    if (!t.device().is_cpu() && !t.device().is_cuda()) unsupported(name + " is on " + t.device().str() + "; tutti moves memory of the host and of CUDA devices: .cpu()");
+    if (t.device() != tensors[0].device()) refuse(name + " is on " + t.device().str() + ", the first one on " + tensors[0].device().str());
     if (t.scalar_type() != tensors[0].scalar_type())
       refuse(name + " is of type " + at::toString(t.scalar_type()) + ", the first one of type " + at::toString(tensors[0].scalar_type()));
   }

@@ -10,8 +10,8 @@ namespace tutti_torch {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Plain tensors of this process's memory, all of one type. Else refuses, naming `call` and the tensor's place in `what`.
-void expect_host(const Tensors& tensors, const char* call, const char* what);
+// Dense tensors in host memory, or all on one GPU, of one type. Else refuses, naming `call` and the tensor's place in `what`.
+void expect_dense(const Tensors& tensors, const char* call, const char* what);
 
 // The elements of all, one behind another, as a tensor of one dimension: a view, or a copy.
 at::Tensor run_of(const Tensors& tensors);

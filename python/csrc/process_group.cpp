@@ -18,7 +18,7 @@ using tutti::Communicator;
 
 const at::Tensor& only(const Tensors& tensors, const char* call, const char* what) {
   if (tensors.size() != 1) refuse(std::string(call) + ": " + std::to_string(tensors.size()) + " tensors as " + what + "; wanted 1");
-  expect_host(tensors, call, what);
+  expect_dense(tensors, call, what);
   return tensors[0];
 }
 
@@ -27,12 +27,13 @@ const Tensors& only_list(const std::vector<Tensors>& lists, int ranks, const cha
   if (lists.size() != 1) refuse(std::string(call) + ": " + std::to_string(lists.size()) + " lists as " + what + "; wanted 1");
   if (int(lists[0].size()) != ranks)
     refuse(std::string(call) + ": " + std::to_string(lists[0].size()) + " tensors as " + what + "; wanted one a rank, " + std::to_string(ranks));
-  expect_host(lists[0], call, what);
+  expect_dense(lists[0], call, what);
   return lists[0];
 }
 
 void expect_alike(const at::Tensor& a, const char* name_a, int64_t count_a, const at::Tensor& b, const char* name_b, int64_t count_b, const char* call) {
   const auto text = [](const at::Tensor& t, const char* name, int64_t count) { return std::string(name) + " of " + std::to_string(count) + " " + at::toString(t.scalar_type()); };
+  if (a.device() != b.device()) refuse(std::string(call) + ": " + name_a + " on " + a.device().str() + ", " + name_b + " on " + b.device().str() + "; wanted the same");
   if (a.scalar_type() != b.scalar_type() || count_a != count_b)
     refuse(std::string(call) + ": " + text(a, name_a, count_a) + ", " + text(b, name_b, count_b) + "; wanted the same");
 }
@@ -97,6 +98,13 @@ ProcessGroup::~ProcessGroup() {
   if (state) PyEval_RestoreThread(state);
 }
 
+Job ProcessGroup::prepare(const at::Tensor& first, Tensors outputs) {
+  Job job;
+  job.outputs = std::move(outputs);
+  if (!first.device().is_cpu()) job.lane = std::make_unique<OnLane>(lanes_.of(first.device()));
+  return job;
+}
+
 WorkPointer ProcessGroup::start(OpType type, Job job) {
   ++sequence_;
   return c10::make_intrusive<Work>(getRank(), type, std::move(job));
@@ -109,7 +117,7 @@ tutti::Work ProcessGroup::gather_and_fold(Job& job, const at::Tensor& tensor, co
   job.kept.insert(job.kept.end(), {own, rows});
   job.then.push_back([=, op = op.op_, sizes = tensor.sizes().vec()] { then(fold(rows, op).view(sizes)); });
   const Numbers numbers = as_moved(own);
-  return communicator_.all_gather({own.data_ptr(), rows.data_ptr(), numbers.count(own), numbers.type});
+  return communicator_.all_gather({own.data_ptr(), rows.data_ptr(), numbers.count(own), numbers.type, job.stream()});
 }
 
 tutti::Work ProcessGroup::all_reduce(Job& job, const at::Tensor& tensor, const c10d::ReduceOp& op, const char* call) {
@@ -118,7 +126,7 @@ tutti::Work ProcessGroup::all_reduce(Job& job, const at::Tensor& tensor, const c
   const at::Tensor dense = carried(tensor, r);
   job.kept.push_back(dense);
   if (!dense.is_same(tensor)) job.then.push_back([tensor, dense] { tensor.copy_(dense); });
-  return communicator_.all_reduce({dense.data_ptr(), dense.data_ptr(), r.numbers.count(dense), r.numbers.type, r.op, r.factor});
+  return communicator_.all_reduce({dense.data_ptr(), dense.data_ptr(), r.numbers.count(dense), r.numbers.type, r.op, r.factor, job.stream()});
 }
 
 tutti::Work ProcessGroup::all_gather(Job& job, const Tensors& outputs, const at::Tensor& input) {
@@ -128,8 +136,8 @@ tutti::Work ProcessGroup::all_gather(Job& job, const Tensors& outputs, const at:
   job.kept.push_back(own);
   land(job, landing);
   const auto counts = counts_of(outputs, numbers);
-  if (counts.size() > 1 && !all_equal(counts)) return communicator_.all_gather_v({own.data_ptr(), landing.run.data_ptr(), counts, {}, numbers.type});
-  return communicator_.all_gather({own.data_ptr(), landing.run.data_ptr(), numbers.count(own), numbers.type});
+  if (counts.size() > 1 && !all_equal(counts)) return communicator_.all_gather_v({own.data_ptr(), landing.run.data_ptr(), counts, {}, numbers.type, job.stream()});
+  return communicator_.all_gather({own.data_ptr(), landing.run.data_ptr(), numbers.count(own), numbers.type, job.stream()});
 }
 
 tutti::Work ProcessGroup::reduce_scatter(Job& job, const at::Tensor& output, const Tensors& inputs, const c10d::ReduceOp& op) {
@@ -147,39 +155,40 @@ tutti::Work ProcessGroup::reduce_scatter(Job& job, const at::Tensor& output, con
                     inputs.size() == 1 ? std::vector<std::size_t>(std::size_t(getSize()), numbers.count(output)) : counts_of(inputs, numbers));
   }
   if (!result.is_same(output)) job.then.push_back([=] { output.copy_(result); });
-  if (inputs.size() > 1 && !even) return communicator_.reduce_scatter_v({all.data_ptr(), result.data_ptr(), counts, {}, r.numbers.type, r.op, r.factor});
-  return communicator_.reduce_scatter({all.data_ptr(), result.data_ptr(), own, r.numbers.type, r.op, r.factor});
+  if (inputs.size() > 1 && !even) return communicator_.reduce_scatter_v({all.data_ptr(), result.data_ptr(), counts, {}, r.numbers.type, r.op, r.factor, job.stream()});
+  return communicator_.reduce_scatter({all.data_ptr(), result.data_ptr(), own, r.numbers.type, r.op, r.factor, job.stream()});
 }
 
 // Counts of the library's numbers. Always the v form: a rank that names equal shares may meet one that names none.
 tutti::Work ProcessGroup::exchange(Job& job, const at::Tensor& output, const at::Tensor& input, std::vector<std::size_t> from, std::vector<std::size_t> to) {
   job.kept.insert(job.kept.end(), {output, input});
-  return communicator_.all_to_all_v({input.data_ptr(), output.data_ptr(), std::move(to), std::move(from), {}, {}, as_moved(input).type});
+  return communicator_.all_to_all_v({input.data_ptr(), output.data_ptr(), std::move(to), std::move(from), {}, {}, as_moved(input).type, job.stream()});
 }
 
 // --- c10d's calls ---
 
 WorkPointer ProcessGroup::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Job job{{}, tensors};
-  const Landing landing = landing_for({only(tensors, "broadcast", "tensor")});
+  Job job = prepare(only(tensors, "broadcast", "tensor"), tensors);
+  const Landing landing = landing_for(tensors);
   if (landing.then && options.rootRank == getRank()) landing.run.copy_(run_of(tensors));
   land(job, landing);
   const Numbers numbers = as_moved(landing.run);
-  job.work = communicator_.broadcast({landing.run.data_ptr(), landing.run.data_ptr(), numbers.count(landing.run), numbers.type, int(options.rootRank)});
+  job.work = communicator_.broadcast({landing.run.data_ptr(), landing.run.data_ptr(), numbers.count(landing.run), numbers.type, int(options.rootRank), job.stream()});
   return start(OpType::BROADCAST, std::move(job));
 }
 
 WorkPointer ProcessGroup::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Job job{{}, tensors};
-  job.work = all_reduce(job, only(tensors, "all_reduce", "tensor"), options.reduceOp, "all_reduce");
+  const at::Tensor& tensor = only(tensors, "all_reduce", "tensor");
+  Job job = prepare(tensor, tensors);
+  job.work = all_reduce(job, tensor, options.reduceOp, "all_reduce");
   return start(OpType::ALLREDUCE, std::move(job));
 }
 
 WorkPointer ProcessGroup::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   if (tensors.empty()) refuse("all_reduce_coalesced: no tensors");
-  expect_host(tensors, "all_reduce_coalesced", "tensors");
+  expect_dense(tensors, "all_reduce_coalesced", "tensors");
   (void)reduction_of(tensors[0].scalar_type(), options.reduceOp, "all_reduce_coalesced");     // before a group is open
-  Job job{{}, tensors};
+  Job job = prepare(tensors[0], tensors);
   communicator_.begin_group();
   for (const at::Tensor& t : tensors) (void)all_reduce(job, t, options.reduceOp, "all_reduce_coalesced");
   job.work = communicator_.end_group();
@@ -190,14 +199,14 @@ WorkPointer ProcessGroup::reduce(Tensors& tensors, const c10d::ReduceOptions& op
   const at::Tensor& tensor = only(tensors, "reduce", "tensor");
   const bool root = options.rootRank == getRank();
   const Reduction r = reduction_of(tensor.scalar_type(), options.reduceOp, "reduce");
-  Job job{{}, tensors};
+  Job job = prepare(tensor, tensors);
   if (r.fold) {
     job.work = gather_and_fold(job, tensor, options.reduceOp, [tensor, root](const at::Tensor& result) { if (root) tensor.copy_(result); });
   } else {
     const at::Tensor dense = carried(tensor, r);
     job.kept.push_back(dense);
     if (root && !dense.is_same(tensor)) job.then.push_back([tensor, dense] { tensor.copy_(dense); });
-    job.work = communicator_.reduce({dense.data_ptr(), root ? dense.data_ptr() : nullptr, r.numbers.count(dense), r.numbers.type, r.op, int(options.rootRank), r.factor});
+    job.work = communicator_.reduce({dense.data_ptr(), root ? dense.data_ptr() : nullptr, r.numbers.count(dense), r.numbers.type, r.op, int(options.rootRank), r.factor, job.stream()});
   }
   return start(OpType::REDUCE, std::move(job));
 }
@@ -207,7 +216,7 @@ WorkPointer ProcessGroup::allgather(std::vector<Tensors>& outputs, Tensors& inpu
   const Tensors& list = only_list(outputs, getSize(), "all_gather", "tensor_list");
   const at::Tensor& own = list[std::size_t(getRank())];
   expect_alike(input, "tensor", input.numel(), own, "this rank's place in tensor_list", own.numel(), "all_gather");
-  Job job{{}, list};
+  Job job = prepare(input, list);
   job.work = all_gather(job, list, input);
   return start(OpType::ALLGATHER, std::move(job));
 }
@@ -218,11 +227,12 @@ WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs, Ten
   for (const Tensors& list : outputs) {
     if (list.size() != inputs.size()) refuse("all_gather_coalesced: a list of " + std::to_string(list.size()) + " tensors for inputs of " + std::to_string(inputs.size()));
     for (std::size_t i = 0; i < list.size(); ++i) {
-      expect_host({inputs[i], list[i]}, "all_gather_coalesced", "a tensor and its place");
+      expect_dense({inputs[i], list[i]}, "all_gather_coalesced", "a tensor and its place");
       expect_alike(inputs[i], "a tensor", inputs[i].numel(), list[i], "its place", list[i].numel(), "all_gather_coalesced");
     }
   }
-  Job job{{}, joined(outputs)};
+  if (inputs.empty()) refuse("all_gather_coalesced: no tensors");
+  Job job = prepare(inputs[0], joined(outputs));
   communicator_.begin_group();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensors places;
@@ -234,17 +244,17 @@ WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs, Ten
 }
 
 WorkPointer ProcessGroup::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) {
-  expect_host({output, input}, "all_gather_into_tensor", "output and input");
+  expect_dense({output, input}, "all_gather_into_tensor", "output and input");
   expect_alike(output, "output", output.numel(), input, "inputs of all ranks", input.numel() * getSize(), "all_gather_into_tensor");
-  Job job{{}, {output}};
+  Job job = prepare(output, {output});
   job.work = all_gather(job, {output}, input);
   return start(OpType::_ALLGATHER_BASE, std::move(job));
 }
 
 WorkPointer ProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
-  const at::Tensor own = run_of({only(inputs, "gather", "tensor")});
+  Job job = prepare(only(inputs, "gather", "tensor"), {});
+  const at::Tensor own = run_of(inputs);
   const Numbers numbers = as_moved(own);
-  Job job;
   job.kept.push_back(own);
   void* into = nullptr;
   if (options.rootRank == getRank()) {
@@ -255,14 +265,14 @@ WorkPointer ProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs,
     job.outputs = list;
     into = landing.run.data_ptr();
   }
-  job.work = communicator_.gather({own.data_ptr(), into, numbers.count(own), numbers.type, int(options.rootRank)});
+  job.work = communicator_.gather({own.data_ptr(), into, numbers.count(own), numbers.type, int(options.rootRank), job.stream()});
   return start(OpType::GATHER, std::move(job));
 }
 
 WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
-  const Landing landing = landing_for({only(outputs, "scatter", "tensor")});
+  Job job = prepare(only(outputs, "scatter", "tensor"), outputs);
+  const Landing landing = landing_for(outputs);
   const Numbers numbers = as_moved(landing.run);
-  Job job{{}, outputs};
   land(job, landing);
   const void* from = nullptr;
   if (options.rootRank == getRank()) {
@@ -271,7 +281,7 @@ WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs
     job.kept.push_back(run_of(list));
     from = job.kept.back().data_ptr();
   }
-  job.work = communicator_.scatter({from, landing.run.data_ptr(), numbers.count(landing.run), numbers.type, int(options.rootRank)});
+  job.work = communicator_.scatter({from, landing.run.data_ptr(), numbers.count(landing.run), numbers.type, int(options.rootRank), job.stream()});
   return start(OpType::SCATTER, std::move(job));
 }
 
@@ -280,15 +290,15 @@ WorkPointer ProcessGroup::reduce_scatter(Tensors& outputs, std::vector<Tensors>&
   const Tensors& list = only_list(inputs, getSize(), "reduce_scatter", "input_list");
   const at::Tensor& own = list[std::size_t(getRank())];
   expect_alike(output, "output", output.numel(), own, "this rank's place in input_list", own.numel(), "reduce_scatter");
-  Job job{{}, outputs};
+  Job job = prepare(output, outputs);
   job.work = reduce_scatter(job, output, list, options.reduceOp);
   return start(OpType::REDUCE_SCATTER, std::move(job));
 }
 
 WorkPointer ProcessGroup::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
-  expect_host({output, input}, "reduce_scatter_tensor", "output and input");
+  expect_dense({output, input}, "reduce_scatter_tensor", "output and input");
   expect_alike(input, "input", input.numel(), output, "outputs of all ranks", output.numel() * getSize(), "reduce_scatter_tensor");
-  Job job{{}, {output}};
+  Job job = prepare(output, {output});
   job.work = reduce_scatter(job, output, {input}, options.reduceOp);
   return start(OpType::_REDUCE_SCATTER_BASE, std::move(job));
 }
@@ -296,11 +306,12 @@ WorkPointer ProcessGroup::_reduce_scatter_base(at::Tensor& output, at::Tensor& i
 WorkPointer ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
   only_list({outputs}, getSize(), "all_to_all", "output_tensor_list");
   only_list({inputs}, getSize(), "all_to_all", "input_tensor_list");
+  if (inputs[0].scalar_type() != outputs[0].scalar_type()) refuse("all_to_all: the two lists differ in type");
+  if (inputs[0].device() != outputs[0].device()) refuse("all_to_all: the two lists are on different devices");
+  Job job = prepare(inputs[0], outputs);
   const at::Tensor all = run_of(inputs);
   const Landing landing = landing_for(outputs);
   const Numbers numbers = as_moved(all);
-  if (landing.run.scalar_type() != all.scalar_type()) refuse("all_to_all: the two lists differ in type");
-  Job job{{}, outputs};
   land(job, landing);
   job.work = exchange(job, landing.run, all, counts_of(outputs, numbers), counts_of(inputs, numbers));
   return start(OpType::ALLTOALL, std::move(job));
@@ -308,14 +319,14 @@ WorkPointer ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs, const c10d
 
 WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
                                         const c10d::AllToAllOptions&) {
-  expect_host({output, input}, "all_to_all_single", "output and input");
+  expect_dense({output, input}, "all_to_all_single", "output and input");
   auto from = shares(output, output_splits, getSize(), "output"), to = shares(input, input_splits, getSize(), "input");
+  Job job = prepare(input, {output});
   const at::Tensor all = run_of({input});
   const Landing landing = landing_for({output});
   const std::size_t per_element = as_moved(all).per_element;
   for (auto* counts : {&from, &to})
     for (std::size_t& count : *counts) count *= per_element;
-  Job job{{}, {output}};
   land(job, landing);
   job.work = exchange(job, landing.run, all, std::move(from), std::move(to));
   return start(OpType::ALLTOALL_BASE, std::move(job));
@@ -323,20 +334,21 @@ WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor& input, s
 
 WorkPointer ProcessGroup::send(Tensors& tensors, int peer, int tag) {
   expect_no_tag(tag, "send");
-  const at::Tensor own = run_of({only(tensors, "send", "tensor")});
+  Job job = prepare(only(tensors, "send", "tensor"), tensors);
+  const at::Tensor own = run_of(tensors);
   const Numbers numbers = as_moved(own);
-  Job job{{}, tensors, {own}};
-  job.work = communicator_.send({own.data_ptr(), numbers.count(own), numbers.type, peer});
+  job.kept.push_back(own);
+  job.work = communicator_.send({own.data_ptr(), numbers.count(own), numbers.type, peer, job.stream()});
   return start(OpType::SEND, std::move(job));
 }
 
 WorkPointer ProcessGroup::recv(Tensors& tensors, int peer, int tag) {
   expect_no_tag(tag, "recv");
-  const Landing landing = landing_for({only(tensors, "recv", "tensor")});
+  Job job = prepare(only(tensors, "recv", "tensor"), tensors);
+  const Landing landing = landing_for(tensors);
   const Numbers numbers = as_moved(landing.run);
-  Job job{{}, tensors};
   land(job, landing);
-  job.work = communicator_.recv({landing.run.data_ptr(), numbers.count(landing.run), numbers.type, peer});
+  job.work = communicator_.recv({landing.run.data_ptr(), numbers.count(landing.run), numbers.type, peer, job.stream()});
   return start(OpType::RECV, std::move(job));
 }
 
@@ -350,10 +362,11 @@ WorkPointer ProcessGroup::barrier(const c10d::BarrierOptions&) {
 WorkPointer ProcessGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions&) {
   if (outputs.size() != inputs.size()) refuse("all_gather_into_tensor_coalesced: lists of different lengths");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    expect_host({outputs[i], inputs[i]}, "all_gather_into_tensor_coalesced", "output and input");
+    expect_dense({outputs[i], inputs[i]}, "all_gather_into_tensor_coalesced", "output and input");
     expect_alike(outputs[i], "output", outputs[i].numel(), inputs[i], "inputs of all ranks", inputs[i].numel() * getSize(), "all_gather_into_tensor_coalesced");
   }
-  Job job{{}, outputs};
+  if (outputs.empty()) refuse("a coalesced call without tensors");
+  Job job = prepare(outputs[0], outputs);
   communicator_.begin_group();
   for (std::size_t i = 0; i < inputs.size(); ++i) (void)all_gather(job, {outputs[i]}, inputs[i]);
   job.work = communicator_.end_group();
@@ -363,11 +376,12 @@ WorkPointer ProcessGroup::allgather_into_tensor_coalesced(Tensors& outputs, Tens
 WorkPointer ProcessGroup::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   if (outputs.size() != inputs.size()) refuse("reduce_scatter_tensor_coalesced: lists of different lengths");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    expect_host({outputs[i], inputs[i]}, "reduce_scatter_tensor_coalesced", "output and input");
+    expect_dense({outputs[i], inputs[i]}, "reduce_scatter_tensor_coalesced", "output and input");
     expect_alike(inputs[i], "input", inputs[i].numel(), outputs[i], "outputs of all ranks", outputs[i].numel() * getSize(), "reduce_scatter_tensor_coalesced");
     (void)reduction_of(outputs[i].scalar_type(), options.reduceOp, "reduce_scatter_tensor_coalesced");
   }
-  Job job{{}, outputs};
+  if (outputs.empty()) refuse("a coalesced call without tensors");
+  Job job = prepare(outputs[0], outputs);
   communicator_.begin_group();
   for (std::size_t i = 0; i < inputs.size(); ++i) (void)reduce_scatter(job, outputs[i], {inputs[i]}, options.reduceOp);
   job.work = communicator_.end_group();

@@ -1,7 +1,7 @@
 #pragma once
 // ProcessGroup: the torch.distributed backend "tutti": each of c10d's collectives as a call of one tutti::Communicator.
 //
-// Tensors are in host memory, of any type and any strides; those that are not contiguous, and types that the library does not
+// Tensors are in host memory or on a GPU (lane.h), of any type and any strides; those that are not contiguous, and types that the library does not
 // reduce, go through a copy. Every call returns at once; waiting drives the communication from the waiting thread, and what
 // nobody waits for is driven by the library's progress thread. There is no thread of this backend's own.
 //
@@ -65,6 +65,8 @@ class ProcessGroup final : public Base {
   tutti::Communicator& communicator() { return communicator_; }
 
  private:
+  // For tensors where `first` is. On a GPU its lane is current from here to start().
+  Job prepare(const at::Tensor& first, Tensors outputs);
   WorkPointer start(c10d::OpType type, Job job);
   // Each of these starts one operation of a job.
   tutti::Work all_reduce(Job& job, const at::Tensor& tensor, const c10d::ReduceOp& op, const char* call);
@@ -75,6 +77,7 @@ class ProcessGroup final : public Base {
   tutti::Work gather_and_fold(Job& job, const at::Tensor& tensor, const c10d::ReduceOp& op, std::function<void(const at::Tensor&)> then);
 
   tutti::Communicator communicator_;
+  Lanes lanes_;
   std::atomic<std::uint64_t> sequence_{0};
 };
 

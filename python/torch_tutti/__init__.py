@@ -46,6 +46,6 @@ def explain(bytes, group=None):
 
 
 if hasattr(dist.Backend, "backend_capability"):      # PyTorch 2: a backend says which devices it serves
-    dist.Backend.register_backend("tutti", _create, devices=["cpu"])
+    dist.Backend.register_backend("tutti", _create, devices=["cpu", "cuda"])
 else:
     dist.Backend.register_backend("tutti", _create)
