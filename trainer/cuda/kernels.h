@@ -1,5 +1,7 @@
 #pragma once
 // All kernels of the trainer, numbered by their place in one list.
+#include <type_traits>
+
 #include "trainer/cuda/attention_body.h"
 #include "trainer/cuda/element_body.h"
 #include "trainer/cuda/row_body.h"
@@ -17,7 +19,7 @@ template <class Body, class... Bodies>
 constexpr int place_in(List<Bodies...>) {
   int place = 0;
   bool found = false;
-  ((found = found || __is_same(Body, Bodies), place += found ? 0 : 1), ...);
+  ((found = found || std::is_same_v<Body, Bodies>, place += found ? 0 : 1), ...);
   return place;
 }
 
