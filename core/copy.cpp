@@ -1,3 +1,4 @@
+// By loads and stores of vectors, the stores aligned.
 #include <core/copy.h>
 
 #include <cstdint>

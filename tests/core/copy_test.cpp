@@ -1,3 +1,4 @@
+// Copies of all sizes around those at which the way of copying changes, at all alignments.
 #include "core/copy.h"
 
 #include <gtest/gtest.h>
