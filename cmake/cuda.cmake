@@ -29,18 +29,20 @@ set(nvcc ${TUTTI_NVCC})
 if(CCACHE)
   set(nvcc ${CCACHE} ${TUTTI_NVCC})
 endif()
+set(TUTTI_NVCC_LAUNCH ${nvcc})      # with ccache, where it is; for other files of kernels
+set(TUTTI_NVCC_CODE "-gencode=arch=compute_80,code=[${code},compute_80]")
 foreach(type IN ITEMS i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2)
   set(source ${CMAKE_BINARY_DIR}/cuda/${type}.cu)
   file(CONFIGURE OUTPUT ${source} CONTENT "#define TUTTI_TYPE @type@\n#include <kernels/cuda/type.cuh>\n" @ONLY)
   add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/${type}.o
-    COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} "-gencode=arch=compute_80,code=[${code},compute_80]" -MD -MF cuda/${type}.d
+    COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} ${TUTTI_NVCC_CODE} -MD -MF cuda/${type}.d
             -c ${source} -o cuda/${type}.o
     DEPENDS ${source} DEPFILE ${CMAKE_BINARY_DIR}/cuda/${type}.d WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
     COMMENT "CUDA kernels of ${type}" VERBATIM)
   list(APPEND tutti_cuda_objects ${CMAKE_BINARY_DIR}/cuda/${type}.o)
 endforeach()
 add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/await.o
-  COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} "-gencode=arch=compute_80,code=[${code},compute_80]"
+  COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} ${TUTTI_NVCC_CODE}
           -c ${CMAKE_SOURCE_DIR}/kernels/cuda/await.cu -o cuda/await.o
   DEPENDS kernels/cuda/await.cu kernels/cuda/await_body.h kernels/cuda/launch.cuh kernels/cuda/thread.h
   WORKING_DIRECTORY ${CMAKE_BINARY_DIR} COMMENT "CUDA kernel of a waiting stream" VERBATIM)

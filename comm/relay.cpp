@@ -61,6 +61,17 @@ Result<std::shared_ptr<Relay>> Relay::make(std::shared_ptr<Device> device, Membe
   return relay;
 }
 
+Status Relay::use(std::unique_ptr<PeerMemory> peers) {
+  const std::lock_guard in_order(order_);
+  auto held = member_->engine()->lock();
+  if (given_up_) return Status(Code::invalid_state, "the communicator was destroyed");
+  peers_ = std::move(peers);
+  aside_ = peers_->stream();
+  return {};
+}
+
+std::size_t Relay::memory_bytes() const { return kSlots * kSlotBytes + (peers_ ? peers_->memory_bytes() : 0); }
+
 Relay::~Relay() {
   if (slots_) device_->release_pinned(slots_);
   if (last_) device_->release_event(last_);
@@ -116,6 +127,8 @@ Form Relay::slice_of(const Call& call, std::size_t slice) const {
 }
 
 Work Relay::start(const Form& form, StreamHandle stream) {
+  if (const auto* call = std::get_if<AllReduce>(&form); call && peers_ && call->count > 0)
+    if (const GpuWay way = member_->gpu_way(*call); way != GpuWay::staged) return start_kernels(*call, way, stream);
   Engine& engine = *member_->engine();
   std::lock_guard in_order(order_);
   Call call;
@@ -135,18 +148,106 @@ Work Relay::start(const Form& form, StreamHandle stream) {
     calls_.push_back(std::move(call));
     engine.track(all);
   }
-  Status status = enqueue(geometry, last_number_ - slices + 1, stream);
-  if (!status.ok()) {
-    status = Status(
-        status.code(),
-        fmt::format("{} on a stream of {}: {}", name_of(collective_of(form)), device_->describe(), status.text()),
-        member_->rank());
-    auto held = engine.lock();
-    engine.fail(*member_, status);
-    engine.nudge();
-    return Work(all);
-  }
+  const Status status = enqueue(geometry, last_number_ - slices + 1, stream);
+  return status.ok() ? Work(all) : refused(all, form, status);
+}
+
+// The device took not all of it. Everybody's verdict, since the others wait for it.
+Work Relay::refused(const std::shared_ptr<Operation>& all, const Form& form, const Status& why) {
+  const std::string text = fmt::format("{} on a stream of {}: {}", name_of(collective_of(form)), device_->describe(), why.text());
+  Engine& engine = *member_->engine();
+  auto held = engine.lock();
+  engine.fail(*member_, Status(why.code(), text, member_->rank()));
+  engine.nudge();
   return Work(all);
+}
+
+// --- calls that are kernels ---
+
+Work Relay::start_kernels(const AllReduce& form, GpuWay way, StreamHandle stream) {
+  Engine& engine = *member_->engine();
+  std::lock_guard in_order(order_);
+  Call call;
+  call.form = form;
+  call.begun = call.geometry.slices();  // none to begin
+  call.kernel = kernel_ + 1;
+  std::shared_ptr<Operation> all;
+  {
+    auto held = engine.lock();
+    auto started = member_->start_in_kernel(form);
+    if (!started) return Work(started.status());
+    all = call.all = *started;
+    calls_.push_back(std::move(call));
+    engine.nudge();
+  }
+  const Status status = enqueue_kernels(form, way, pack(all->call), stream);
+  return status.ok() ? Work(all) : refused(all, form, status);
+}
+
+Status Relay::enqueue_kernels(const AllReduce& form, GpuWay way, std::uint64_t packed, StreamHandle stream) {
+  auto keep = std::make_unique<std::shared_ptr<Relay>>(shared_from_this());
+  const std::size_t element = size_of(form.type), most = kGpuPiece / element;
+  SharedReduction piece;
+  piece.two_shot = way == GpuWay::two_shot;
+  piece.type = form.type, piece.op = form.op, piece.factor = form.factor;
+  piece.rank = peers_->rank(), piece.ranks = peers_->rank_count();
+  for (int r = 0; r < piece.ranks; ++r) piece.areas[r] = peers_->area(r);
+  piece.half = kGpuPiece;
+  piece.call = packed, piece.words = &peers_->words();
+  Status status;
+  if (any_ && stream != last_stream_) status = device_->wait(stream, last_);
+  for (std::size_t done = 0; done < form.count && status.ok(); done += piece.count) {
+    piece.count = std::min(most, form.count - done);
+    piece.input = static_cast<const std::byte*>(form.input) + done * element;
+    piece.output = static_cast<std::byte*>(form.output) + done * element;
+    piece.blocks = gpu_blocks(piece.count * element);
+    piece.number = ++kernel_, piece.meeting = meeting_;
+    meeting_ += SharedReduction::meetings(piece.two_shot);
+    status = device_->all_reduce(stream, piece);
+  }
+  any_ = true;
+  last_stream_ = stream;
+  if (Status marked = device_->record(stream, last_); status.ok()) status = marked;
+  if (Status waits = device_->wait(aside_, last_); status.ok()) status = waits;
+  const Status kept = device_->call(aside_, status.ok() ? &passed : &let_go, keep.get());
+  (void)keep.release();  // the stream's; where it does not even take that, for ever
+  return status.ok() ? kept : status;
+}
+
+void Relay::note_begun() {
+  if (!peers_) return;
+  SharedWords& words = peers_->words();
+  const std::uint32_t begun = std::atomic_ref(words.begun).load(std::memory_order_acquire);
+  for (Call& call : calls_) {
+    if (call.kernel == 0) continue;
+    if (std::int32_t(begun - call.kernel) < 0) break;
+    for (int r = 0; r < member_->rank_count() && call.all->meets.size() + 1 < std::size_t(member_->rank_count()); ++r)
+      if (r != member_->rank()) call.all->meets.push_back(r);
+  }
+}
+
+// Whether no kernel has ended early; otherwise nothing can be completed any more.
+bool Relay::kernels_are_well() {
+  SharedWords& words = peers_->words();
+  const std::uint32_t outcome = std::atomic_ref(words.outcome).load(std::memory_order_acquire);
+  if (outcome != SharedWords::kMismatch) return outcome == 0;
+  const Call* of = nullptr;
+  for (const Call& call : calls_)
+    if (call.kernel != 0 && std::int32_t(words.number - call.kernel) >= 0) of = &call;
+  const std::uint64_t theirs = words.call[0] | std::uint64_t(words.call[1]) << 32;
+  if (of) member_->engine()->disagree(*member_, member_->world_rank(int(words.peer)), *of->all, theirs);
+  return false;
+}
+
+// Its last sign, behind all of its kernels. The stream keeps this object until then.
+void Relay::leave() {
+  const std::lock_guard in_order(order_);
+  if (!peers_ || !any_) return;
+  auto keep = std::make_unique<std::shared_ptr<Relay>>(shared_from_this());
+  if (!device_->wait(aside_, last_).ok()) return;
+  peers_->leave();
+  (void)device_->call(aside_, &let_go, keep.get());
+  (void)keep.release();
 }
 
 // What is on the stream knows this object and its slots, so the stream keeps it until it has passed, also behind a failure.
@@ -224,6 +325,7 @@ void Relay::detach() {
 
 void Relay::give_up() {
   given_up_ = true;
+  if (peers_) std::atomic_ref(peers_->words().abort).store(1, std::memory_order_release);
   set_done(last_number_);
   running_.clear();
   calls_.clear();
@@ -248,7 +350,9 @@ bool Relay::advance() {
   if (given_up_) return false;
   if (!member_->broken().ok()) return give_up(), true;
   bool any = false;
-  const std::uint32_t passed = passed_.load(std::memory_order_acquire);  // before: what has passed has arrived
+  const std::uint32_t passed = passed_.load(std::memory_order_acquire);  // before: what has passed has arrived, and has said how it ended
+  note_begun();
+  if (peers_ && !kernels_are_well()) return false;
   while (begun_ != arrived_.load(std::memory_order_acquire)) {
     any = true;
     if (Status status = begin_next(); !status.ok()) member_->engine()->fail(*member_, status);

@@ -8,6 +8,10 @@
 //   in k:  copy to the slot, then a call that says "k has arrived"
 //   out k: wait until the word `done` has reached k, copy from the slot
 // so the stream's own order guards the slots. Calls on another stream than the one before wait for its end by an event.
+//
+// Where the ranks' GPUs reach each other's memory (use()), an all_reduce may be kernels instead, piece after piece, and no
+// slice. They take part in the order of the calls; that they have passed is heard on a stream of the relay's own, so that
+// the user's waits for no call of the host's.
 #include <tutti/communicator.h>
 
 #include <atomic>
@@ -17,7 +21,9 @@
 #include <variant>
 
 #include "comm/arguments.h"
+#include "comm/gpu_plan.h"
 #include "comm/operation.h"
+#include "comm/peer_memory.h"
 #include "core/device.h"
 
 namespace tutti::comm {
@@ -42,12 +48,19 @@ class Relay : public std::enable_shared_from_this<Relay> {
   // Without the engine's lock. `form` has been checked.
   Work start(const Form& form, StreamHandle stream);
 
+  // Between two operations. invalid_state: it has given up.
+  Status use(std::unique_ptr<PeerMemory> peers);
+  const PeerMemory* peers() const { return peers_.get(); }
+  // The last call to it: no operation is made any more. The other ranks hear of it when the streams have come so far.
+  void leave();
+
   // For the engine, under its lock.
   bool advance();  // begins what has arrived, lets go what is done; whether there was anything
+  void note_begun();  // which kernels have begun: their operations wait for the other ranks from then on
   void give_up();  // streams that wait go on; nothing begins any more
   void detach();   // the engine ends
   const Member& member() const { return *member_; }
-  std::size_t memory_bytes() const { return kSlots * kSlotBytes; }
+  std::size_t memory_bytes() const;
 
  private:
   struct Geometry {  // of one slice, in rows of `each` elements
@@ -66,6 +79,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
     std::uint32_t held = 0;   // and of the operation that this is
     std::size_t begun = 0;
     std::shared_ptr<Operation> all;  // what the user holds
+    std::uint32_t kernel = 0;        // number of its first one; 0: slices
   };
   struct Running {
     std::uint32_t number;
@@ -76,6 +90,10 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Geometry geometry_of(const Form& form) const;
   Form slice_of(const Call& call, std::size_t slice) const;
   std::byte* slot(std::uint32_t number) const { return slots_ + number % kSlots * kSlotBytes; }
+  Work start_kernels(const AllReduce& call, GpuWay way, StreamHandle stream);
+  Status enqueue_kernels(const AllReduce& call, GpuWay way, std::uint64_t packed, StreamHandle stream);
+  Work refused(const std::shared_ptr<Operation>& all, const Form& form, const Status& why);
+  bool kernels_are_well();
   Status begin_next();
   Status enqueue(const Geometry& geometry, std::uint32_t first, StreamHandle stream);
   Status enqueue_slices(const Geometry& geometry, std::uint32_t first, StreamHandle stream);
@@ -96,6 +114,10 @@ class Relay : public std::enable_shared_from_this<Relay> {
   EventHandle last_ = nullptr;     // the end of the last call
   StreamHandle last_stream_ = nullptr;
   bool any_ = false;
+
+  std::unique_ptr<PeerMemory> peers_;
+  StreamHandle aside_ = nullptr;
+  std::uint32_t kernel_ = 0, meeting_ = 1;  // the last kernel's number, the next one's first meeting; under order_
 
   // Under the engine's lock.
   std::deque<Call> calls_;  // not passed yet; those from begin_ on have slices to begin
