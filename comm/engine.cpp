@@ -216,6 +216,7 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
 
 void Engine::start_in_kernel(const std::shared_ptr<Operation>& operation) {
   track(operation);
+  journal_.started(*operation, false);
   Member& member = operation->member();
   for (int rank = 0; rank < member.rank_count(); ++rank) {
     const Peer& p = peers_[std::size_t(member.world_rank(rank))];

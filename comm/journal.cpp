@@ -50,6 +50,11 @@ void Journal::start(Operation& operation, bool awaited) {
   const std::uint64_t payload = payload_of(operation.call);
   const bool later = awaited && payload < kSmall;
   if (!later || unstamped_ != 0) tick();
+  if (operation.in_kernel) {
+    operation.record = recorder_->started(operation.member().id(), operation.sequence, pack(operation.call), payload, record::kNobody, now_);
+    if (later) unstamped_ = operation.record;
+    return;
+  }
   const transport::SegmentHeader& header = operation.execution->header();
   std::uint16_t peer = record::kNobody;
   if (header.key.communicator & kPairBit) peer = narrow(operation.member().world_rank(operation.execution->program()->peers[0]));

@@ -239,12 +239,12 @@ bool Relay::kernels_are_well() {
   return false;
 }
 
-// Its last sign, behind all of its kernels. The stream keeps this object until then.
+// Behind all of its kernels. The stream keeps this object until then.
 void Relay::leave() {
   const std::lock_guard in_order(order_);
-  if (!peers_ || !any_) return;
+  if (!peers_) return;
   auto keep = std::make_unique<std::shared_ptr<Relay>>(shared_from_this());
-  if (!device_->wait(aside_, last_).ok()) return;
+  if (any_ && !device_->wait(aside_, last_).ok()) return;
   peers_->leave();
   (void)device_->call(aside_, &let_go, keep.get());
   (void)keep.release();

@@ -100,6 +100,17 @@ class OnDevice {
   int before_ = 0;
 };
 
+// Done when it returns, and in nobody's way: the default stream would wait for others, and be waited for.
+cudaError_t clear(void* memory, std::size_t bytes) {
+  cudaStream_t stream = nullptr;
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); error != cudaSuccess)
+    return error;
+  cudaError_t error = cudaMemsetAsync(memory, 0, bytes, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+  return error;
+}
+
 constexpr std::size_t kSharedUnit = 2 << 20;  // smaller allocations may share a piece of memory, which has one name
 
 class CudaDevice final : public Device {
@@ -157,7 +168,7 @@ class CudaDevice final : public Device {
     if (Status status = status_of(cudaMalloc(&memory, whole), fmt::format("{} bytes of device memory", whole));
         !status.ok())
       return status;
-    const Status status = status_of(cudaMemset(memory, 0, whole), "zeroes in device memory");
+    const Status status = status_of(clear(memory, whole), "zeroes in device memory");
     return status.ok() ? Result<std::byte*>(static_cast<std::byte*>(memory)) : status;
   }
   Result<MemoryHandle> share(std::byte* memory) override {
@@ -217,6 +228,7 @@ class CudaDevice final : public Device {
   }
   Status reduce(StreamHandle stream, const DeviceReduction& r) override {
     TUTTI_CHECK(r.n >= 1 && r.n <= kPassInputs && r.divide_by != 0);
+    const OnDevice here(ordinal_);
     ReduceArguments a;
     a.out = r.out;
     std::copy_n(r.inputs, r.n, a.inputs);
@@ -231,6 +243,7 @@ class CudaDevice final : public Device {
   }
   Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
               std::size_t count) override {
+    const OnDevice here(ordinal_);
     const CastArguments a{out, in, count};
     return status_of(cudaError_t(table_of(from).cast[int(to)](blocks_for(count * size_of(from)), stream, &a)),
                      "the kernel of a cast");
@@ -238,6 +251,7 @@ class CudaDevice final : public Device {
   Status all_reduce(StreamHandle stream, const SharedReduction& r) override {
     TUTTI_CHECK(r.blocks >= 1 && r.blocks <= SharedReduction::kMostBlocks && r.ranks <= kSharedRanks &&
                 r.count * size_of(r.type) <= r.half);
+    const OnDevice here(ordinal_);
     const SharedArguments a = arguments_of(r, rounded_factor(r.type, r.factor));
     const TypeTable& table = table_of(r.type);
     const Launch launch = (r.two_shot ? table.two_shot : table.one_shot)[combine_of(r.op)];

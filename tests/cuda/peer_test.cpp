@@ -338,7 +338,7 @@ std::string with_a_killed_peer(int rank, int victim, const std::string& address,
   run(self, comm::join_at(rank, 3, address, options()), [&](Rank& r) {
     std::int64_t* const at = r.make(drawn(r.rank, 200, 1));
     if (!r.all_reduce(at, 200).wait().ok() || r.result(at, 200) != sum_of(3, 200, 1)) return void(wrong = "the first call");
-    gpu->turns = 34;  // of 32 threads: they have come to their meeting, and told nobody
+    gpu->turns = 17;  // of 16 threads: they have come to their meeting, and told nobody
     if (rank == victim)
       gpu->wrap = [slices](TwinDevice::Kernel kernel) {
         return [kernel, left = slices]() mutable { return left-- == 0 ? std::raise(SIGKILL) == 0 : kernel() && false; };
