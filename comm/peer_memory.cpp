@@ -20,8 +20,8 @@ constexpr std::size_t kHalf = kGpuPiece;
 constexpr std::size_t kGoneAt = 2 * kHalf + SharedReduction::kFlagBytes;  // a word for each rank that has left
 constexpr std::size_t kMost = SharedReduction::kMostRanks;
 constexpr std::size_t kAreaBytes = kGoneAt + kMost * sizeof(std::uint32_t);
-constexpr std::size_t kPattern = 32 << 10;           // what each rank writes to each other one
-constexpr std::size_t kWordsBytes = 256;             // in pinned memory: the words, and a one
+constexpr std::size_t kPattern = 32 << 10;  // what each rank writes to each other one
+constexpr std::size_t kWordsBytes = 256;    // in pinned memory: the words, and a one
 constexpr std::size_t kOneAt = 128;
 constexpr std::size_t kPinnedBytes = kWordsBytes + 2 * kMost * kPattern;
 static_assert(3 * kMost * kPattern <= kHalf);
@@ -85,17 +85,23 @@ Status finish(Device& device, StreamHandle stream, std::chrono::milliseconds lim
   (void)passed.release();  // the stream's
   std::unique_lock held(gate->mutex);
   if (gate->changed.wait_for(held, limit, [&] { return gate->open; })) return {};
-  return Status(Code::timeout, fmt::format("copies between the GPUs have not ended within {:.3g} s", std::chrono::duration<double>(limit).count()));
+  return Status(Code::timeout, fmt::format("copies between the GPUs have not ended within {:.3g} s",
+                                           std::chrono::duration<double>(limit).count()));
 }
 
 }  // namespace
 
-// One rank's part in the test. First every rank writes a pattern into every other's area: half of it by copies, half by a
-// kernel's stores. Then each looks what has come, and reads by a kernel what the others hold for it.
+// One rank's part in the test. First every rank writes a pattern into every other's area: half of it by copies, half by
+// a kernel's stores. Then each looks what has come, and reads by a kernel what the others hold for it.
 class PeerTrial {
  public:
   PeerTrial(PeerMemory& memory, const std::vector<Offer>& offers, std::chrono::milliseconds limit)
-      : memory_(memory), device_(*memory.device_), offers_(offers), limit_(limit), self_(std::size_t(memory.rank_)), ranks_(offers.size()) {}
+      : memory_(memory),
+        device_(*memory.device_),
+        offers_(offers),
+        limit_(limit),
+        self_(std::size_t(memory.rank_)),
+        ranks_(offers.size()) {}
 
   Finding open() {
     for (std::size_t r = 0; r < ranks_; ++r) {
@@ -131,9 +137,12 @@ class PeerTrial {
     for (std::size_t r = 0; r < ranks_; ++r) {
       if (r == self_) continue;
       draw(r, self_, expected.data());
-      if (std::memcmp(pinned(r), expected.data(), kPattern / 2) != 0) return found(r, "what copies of the latter wrote into the former's memory has not arrived");
-      if (std::memcmp(pinned(r), expected.data(), kPattern) != 0) return found(r, "what a kernel of the latter wrote into the former's memory has not arrived");
-      if (std::memcmp(pinned(kMost + r), expected.data(), kPattern) != 0) return found(r, "a kernel of the former reads something else in the latter's memory than is there");
+      if (std::memcmp(pinned(r), expected.data(), kPattern / 2) != 0)
+        return found(r, "what copies of the latter wrote into the former's memory has not arrived");
+      if (std::memcmp(pinned(r), expected.data(), kPattern) != 0)
+        return found(r, "what a kernel of the latter wrote into the former's memory has not arrived");
+      if (std::memcmp(pinned(kMost + r), expected.data(), kPattern) != 0)
+        return found(r, "a kernel of the former reads something else in the latter's memory than is there");
     }
     return {};
   }
@@ -151,7 +160,9 @@ class PeerTrial {
   }
   // In an area: what comes from each rank, what it holds for each rank, what it has read of each.
   std::byte* comes(std::size_t area, std::size_t from) const { return memory_.areas_[area] + from * kPattern; }
-  std::byte* holds(std::size_t area, std::size_t whom) const { return memory_.areas_[area] + (kMost + whom) * kPattern; }
+  std::byte* holds(std::size_t area, std::size_t whom) const {
+    return memory_.areas_[area] + (kMost + whom) * kPattern;
+  }
   std::byte* taken(std::size_t from) const { return memory_.areas_[self_] + (2 * kMost + from) * kPattern; }
   std::byte* pinned(std::size_t at) const { return memory_.pinned_ + kWordsBytes + at * kPattern; }
   Status copy(std::byte* to, const std::byte* from) { return device_.copy(memory_.stream_, to, from, {kPattern}); }
@@ -181,7 +192,8 @@ Result<std::byte*> take_area(Device& device, StreamHandle stream, std::byte* pin
   {
     const std::lock_guard held(retired_mutex);
     auto& all = retired();
-    const auto ours = std::stable_partition(all.begin(), all.end(), [&](const Retired& r) { return r.device.lock().get() != &device; });
+    const auto ours = std::stable_partition(all.begin(), all.end(),
+                                            [&](const Retired& r) { return r.device.lock().get() != &device; });
     candidates.assign(ours, all.end());
     all.erase(ours, all.end());
   }
@@ -190,11 +202,14 @@ Result<std::byte*> take_area(Device& device, StreamHandle stream, std::byte* pin
   const std::size_t behind = kAreaBytes - 2 * kHalf;
   for (const Retired& r : candidates) {
     std::uint32_t gone[kMost] = {};
-    bool free = !found && device.copy(stream, pinned, r.area + kGoneAt, {sizeof gone}).ok() && finish(device, stream, limit).ok();
+    bool free = !found && device.copy(stream, pinned, r.area + kGoneAt, {sizeof gone}).ok() &&
+                finish(device, stream, limit).ok();
     std::memcpy(gone, pinned, sizeof gone);
     for (int rank = 0; rank < r.ranks; ++rank) free = free && (rank == r.self || gone[rank] != 0);
-    if (free) found = r.area;
-    else kept.push_back(r);
+    if (free)
+      found = r.area;
+    else
+      kept.push_back(r);
   }
   {
     const std::lock_guard held(retired_mutex);
@@ -214,7 +229,10 @@ std::string obstacle(const std::vector<Offer>& offers, const Settings& settings)
   for (std::size_t r = 0; r < offers.size() && settings.p2p == "auto"; ++r)
     for (std::size_t s = r + 1; s < offers.size(); ++s)
       if (std::strcmp(offers[r].identity, offers[s].identity) == 0)
-        return fmt::format("ranks {} and {} share one GPU ({}), where kernels that wait for each other may not run at once (TUTTI_P2P=1 tries it all the same)", r, s, offers[r].device);
+        return fmt::format(
+            "ranks {} and {} share one GPU ({}), where kernels that wait for each other may not run at once "
+            "(TUTTI_P2P=1 tries it all the same)",
+            r, s, offers[r].device);
   return "";
 }
 
@@ -224,13 +242,15 @@ Result<std::string> agree(Member& member, const Finding& mine, const std::vector
   if (!findings) return findings.status();
   for (std::size_t r = 0; r < findings->size(); ++r)
     if (const Finding& f = (*findings)[r]; f.peer >= 0)
-      return fmt::format("the GPUs of rank {} ({}) and rank {} ({}) do not reach each other's memory: {}", r, offers[r].device, f.peer, offers[std::size_t(f.peer)].device, f.why);
+      return fmt::format("the GPUs of rank {} ({}) and rank {} ({}) do not reach each other's memory: {}", r,
+                         offers[r].device, f.peer, offers[std::size_t(f.peer)].device, f.why);
   return std::string();
 }
 
 }  // namespace
 
-Result<PeerMemory::Outcome> PeerMemory::make(std::shared_ptr<Device> device, const std::string& no_device, Member& member) {
+Result<PeerMemory::Outcome> PeerMemory::make(std::shared_ptr<Device> device, const std::string& no_device,
+                                             Member& member) {
   const Settings& settings = member.engine()->settings();
   const int ranks = member.rank_count();
   if (settings.p2p == "0") return Outcome{nullptr, "TUTTI_P2P=0"};
@@ -296,7 +316,8 @@ std::size_t PeerMemory::memory_bytes() const { return kAreaBytes + kPinnedBytes;
 void PeerMemory::leave() {
   for (std::size_t r = 0; r < areas_.size(); ++r)
     if (int(r) != rank_)
-      (void)device_->copy(stream_, areas_[r] + kGoneAt + std::size_t(rank_) * sizeof(std::uint32_t), pinned_ + kOneAt, {sizeof(std::uint32_t)});
+      (void)device_->copy(stream_, areas_[r] + kGoneAt + std::size_t(rank_) * sizeof(std::uint32_t), pinned_ + kOneAt,
+                          {sizeof(std::uint32_t)});
 }
 
 }  // namespace tutti::comm

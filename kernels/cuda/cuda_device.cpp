@@ -266,10 +266,11 @@ class CudaDevice final : public Device {
     int can = 0;
     cudaDeviceCanAccessPeer(&can, ordinal_, named.device);
     if (!can)
-      return Status(Code::unsupported,
-                    fmt::format("CUDA device {} has no peer access to device {} (the driver offers none: not under one PCIe "
-                                "root, or a card without it; nvidia-smi topo -p2p r shows it)",
-                                ordinal_, named.device));
+      return Status(
+          Code::unsupported,
+          fmt::format("CUDA device {} has no peer access to device {} (the driver offers none: not under one PCIe "
+                      "root, or a card without it; nvidia-smi topo -p2p r shows it)",
+                      ordinal_, named.device));
     const OnDevice here(ordinal_);
     const cudaError_t error = cudaDeviceEnablePeerAccess(named.device, 0);
     if (error == cudaSuccess) return at;
@@ -279,15 +280,17 @@ class CudaDevice final : public Device {
   }
   Result<std::byte*> open_theirs(const Named& named) {
     if (named.refused)
-      return Status(Code::unsupported, status_of(cudaError_t(named.refused), "a name of its memory for other processes").text());
+      return Status(Code::unsupported,
+                    status_of(cudaError_t(named.refused), "a name of its memory for other processes").text());
     const OnDevice here(ordinal_);
     void* memory = nullptr;
     const cudaError_t error = cudaIpcOpenMemHandle(&memory, named.name, cudaIpcMemLazyEnablePeerAccess);
     if (error != cudaSuccess) {
       cudaGetLastError();
-      return Status(Code::unsupported,
-                    status_of(error, "memory of another process's GPU (both processes must see both GPUs: "
-                                     "CUDA_VISIBLE_DEVICES, containers)").text());
+      return Status(Code::unsupported, status_of(error,
+                                                 "memory of another process's GPU (both processes must see both GPUs: "
+                                                 "CUDA_VISIBLE_DEVICES, containers)")
+                                           .text());
     }
     std::lock_guard held(mutex_);
     opened_.insert(static_cast<std::byte*>(memory));

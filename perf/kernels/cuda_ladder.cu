@@ -1,12 +1,12 @@
-// The CUDA kernels from the naive one to the library's, on the GPU that is current: each rung is compared with the host's
-// kernel, bit for bit, before it is timed. Figures are bytes read and written per second, beside the share of what a copy
-// inside the GPU moves. Ends with 1 when a rung is wrong, or the last one moves less than kLeastShare.
+// The CUDA kernels from the naive one to the library's, on the GPU that is current: each rung is compared with the
+// host's kernel, bit for bit, before it is timed. Figures are bytes read and written per second, beside the share of
+// what a copy inside the GPU moves. Ends with 1 when a rung is wrong, or the last one moves less than kLeastShare.
 //   cuda_ladder [BYTES]
-#include <kernels/cuda/launch.cuh>
-#include <kernels/cuda/cuda_device.h>
 #include <kernels/cast.h>
+#include <kernels/cuda/cuda_device.h>
 #include <kernels/kernels.h>
 #include <perf/kernels/cuda_rungs.h>
+#include <kernels/cuda/launch.cuh>
 
 #include <algorithm>
 #include <cstdio>
@@ -68,10 +68,13 @@ class Ladder {
       inputs_.push_back(std::make_unique<Memory>(bytes_));
       host_.push_back(drawn(std::min(bytes_, kCompared), k));
       for (std::size_t at = 0; at < bytes_; at += host_[k].size())
-        must(cudaMemcpy(inputs_[k]->bytes() + at, host_[k].data(), std::min(host_[k].size(), bytes_ - at), cudaMemcpyHostToDevice), "inputs");
+        must(cudaMemcpy(inputs_[k]->bytes() + at, host_[k].data(), std::min(host_[k].size(), bytes_ - at),
+                        cudaMemcpyHostToDevice),
+             "inputs");
     }
     out_ = std::make_unique<Memory>(2 * bytes_);
-    copy_ = 2.0 * double(bytes_) / seconds_of([&] { must(device_->copy(stream_, out_->bytes(), inputs_[0]->bytes(), {bytes_})); });
+    copy_ = 2.0 * double(bytes_) /
+            seconds_of([&] { must(device_->copy(stream_, out_->bytes(), inputs_[0]->bytes(), {bytes_})); });
     std::printf("%s, %zu bytes an input; a copy moves %.0f GB/s\n", device_->describe().c_str(), bytes_, copy_ / 1e9);
   }
 
@@ -92,24 +95,35 @@ class Ladder {
     const std::string name = std::string("reduce ") + std::string(name_of(kType)) + " of " + std::to_string(kInputs);
     const double moved = double(kInputs + 1) * double(bytes_);
     const int many = int((count + kThreads - 1) / kThreads);
-    rung(name, "naive", moved, [&] { must(cudaError_t(launch<NaiveReduce<kType, kSum, kInputs>>(many, stream_, &a)), "a launch"); });
-    rung(name, "strided", moved, [&] { must(cudaError_t(launch<StridedReduce<kType, kSum, kInputs>>(8 * processors_, stream_, &a)), "a launch"); });
-    rung(name, "packed", moved, [&] { must(cudaError_t(launch<PackedReduce<kType, kSum, kInputs>>(8 * processors_, stream_, &a)), "a launch"); });
-    rung(name, "library", moved, [&] { must(device_->reduce(stream_, best)); }, true);
+    rung(name, "naive", moved,
+         [&] { must(cudaError_t(launch<NaiveReduce<kType, kSum, kInputs>>(many, stream_, &a)), "a launch"); });
+    rung(name, "strided", moved, [&] {
+      must(cudaError_t(launch<StridedReduce<kType, kSum, kInputs>>(8 * processors_, stream_, &a)), "a launch");
+    });
+    rung(name, "packed", moved, [&] {
+      must(cudaError_t(launch<PackedReduce<kType, kSum, kInputs>>(8 * processors_, stream_, &a)), "a launch");
+    });
+    rung(
+        name, "library", moved, [&] { must(device_->reduce(stream_, best)); }, true);
   }
 
   template <DataType kFrom, DataType kTo>
   void cast() {
-    const std::size_t count = bytes_ / std::max(size_of(kFrom), size_of(kTo)), compared = host_[0].size() / size_of(kFrom);
+    const std::size_t count = bytes_ / std::max(size_of(kFrom), size_of(kTo)),
+                      compared = host_[0].size() / size_of(kFrom);
     const CastArguments a{out_->bytes(), inputs_[0]->bytes(), count};
     expected_.resize(std::min(compared, count) * size_of(kTo));
     kernels::cast(kTo, expected_.data(), kFrom, host_[0].data(), std::min(compared, count));
-    const std::string name = std::string(kFrom == kTo ? "copy " : "cast ") + std::string(name_of(kFrom)) + " to " + std::string(name_of(kTo));
+    const std::string name = std::string(kFrom == kTo ? "copy " : "cast ") + std::string(name_of(kFrom)) + " to " +
+                             std::string(name_of(kTo));
     const double moved = double(count) * double(size_of(kFrom) + size_of(kTo));
     const int many = int((count + kThreads - 1) / kThreads);
-    rung(name, "naive", moved, [&] { must(cudaError_t(launch<NaiveCast<kFrom, kTo>>(many, stream_, &a)), "a launch"); });
-    rung(name, "strided", moved, [&] { must(cudaError_t(launch<StridedCast<kFrom, kTo>>(8 * processors_, stream_, &a)), "a launch"); });
-    rung(name, "library", moved, [&] { must(device_->cast(stream_, kTo, a.out, kFrom, a.in, count)); }, true);
+    rung(name, "naive", moved,
+         [&] { must(cudaError_t(launch<NaiveCast<kFrom, kTo>>(many, stream_, &a)), "a launch"); });
+    rung(name, "strided", moved,
+         [&] { must(cudaError_t(launch<StridedCast<kFrom, kTo>>(8 * processors_, stream_, &a)), "a launch"); });
+    rung(
+        name, "library", moved, [&] { must(device_->cast(stream_, kTo, a.out, kFrom, a.in, count)); }, true);
   }
 
   bool good() const { return good_; }
@@ -130,7 +144,8 @@ class Ladder {
     std::nth_element(seconds.begin(), seconds.begin() + kRounds / 2, seconds.end());
     return seconds[kRounds / 2];
   }
-  void rung(const std::string& kernel, const char* name, double moved, const std::function<void()>& body, bool last = false) {
+  void rung(const std::string& kernel, const char* name, double moved, const std::function<void()>& body,
+            bool last = false) {
     must(cudaMemsetAsync(out_->at, 0xa5, expected_.size(), stream_), "the output");
     const double share = moved / seconds_of(body) / copy_;
     std::vector<std::byte> got(expected_.size());
@@ -168,7 +183,8 @@ int main(int count, char** arguments) {
   const std::size_t bytes = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 256 << 20;
   if (bytes < 4096) return std::fprintf(stderr, "BYTES is %s, wanted at least 4096\n", arguments[1]), 2;
   kernels::cuda::Ladder ladder(bytes);
-  kernels::cuda::reduce_all<DataType::f32, DataType::f64, DataType::f16, DataType::bf16, DataType::f8e4m3, DataType::f8e5m2, DataType::i32, DataType::i8>(ladder);
+  kernels::cuda::reduce_all<DataType::f32, DataType::f64, DataType::f16, DataType::bf16, DataType::f8e4m3,
+                            DataType::f8e5m2, DataType::i32, DataType::i8>(ladder);
   ladder.cast<DataType::u8, DataType::u8>();
   ladder.cast<DataType::f32, DataType::bf16>();
   ladder.cast<DataType::bf16, DataType::f32>();

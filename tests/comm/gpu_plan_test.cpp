@@ -18,14 +18,16 @@ TEST(GpuPlan, PricesTakeOneShotForFewBytesAndTwoShotForMany) {
     EXPECT_EQ(best(2 << 20, ranks).way, GpuWay::two_shot) << ranks;
     EXPECT_EQ(best(1024, ranks).reason, "lowest predicted time");
     int changes = 0;
-    for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 2) changes += best(bytes, ranks).way != best(bytes * 2, ranks).way;
+    for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 2)
+      changes += best(bytes, ranks).way != best(bytes * 2, ranks).way;
     EXPECT_EQ(changes, 1) << ranks;
   }
 }
 
 // Two ranks read as much of each other in either way, and the one-shot kernel meets once.
 TEST(GpuPlan, TwoRanksAlwaysTakeOneShot) {
-  for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 4) EXPECT_EQ(best(bytes, 2).way, GpuWay::one_shot) << bytes;
+  for (std::uint64_t bytes = 64; bytes <= 64 << 20; bytes *= 4)
+    EXPECT_EQ(best(bytes, 2).way, GpuWay::one_shot) << bytes;
 }
 
 TEST(GpuPlan, ThresholdsDecide) {

@@ -114,7 +114,8 @@ Options options() {
 }
 
 // Ranks as threads. `faults` before they meet.
-void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)>& body, bool one_gpu = false, const std::function<void(int, Gpu&)>& faults = {}) {
+void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)>& body, bool one_gpu = false,
+           const std::function<void(int, Gpu&)>& faults = {}) {
   const auto id = Communicator::make_unique_id();
   ASSERT_TRUE(id.ok()) << id.status().to_string();
   std::vector<std::shared_ptr<Gpu>> gpus;  // outlive all that their streams do
@@ -158,10 +159,17 @@ TEST(Peer, OtherCallsGoBetweenAsEver) {
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
       std::int64_t *const at = r.make(drawn(r.rank, n, seed)), *const first = r.make(drawn(r.rank, n, seed + 50));
       const int root = int(seed) % r.count;
-      (void)r.comm.broadcast({.input = first, .output = first, .count = n, .type = kType, .root = root, .stream = r.stream});
+      (void)r.comm.broadcast(
+          {.input = first, .output = first, .count = n, .type = kType, .root = root, .stream = r.stream});
       (void)r.all_reduce(at, n);
       Values host = drawn(r.rank, n, seed + 70);
-      EXPECT_TRUE(r.comm.all_gather({.input = host.data(), .output = std::vector<Values>(1, Values(n * 3))[0].data(), .count = n, .type = kType}).wait().ok());
+      EXPECT_TRUE(r.comm
+                      .all_gather({.input = host.data(),
+                                   .output = std::vector<Values>(1, Values(n * 3))[0].data(),
+                                   .count = n,
+                                   .type = kType})
+                      .wait()
+                      .ok());
       (void)r.all_reduce(first, n);
       EXPECT_EQ(r.result(at, n), sum_of(r.count, n, seed));
       Values expected = drawn(root, n, seed + 50);
@@ -185,7 +193,8 @@ bool turns_are_right(Rank& r, std::uint64_t seed) {
   for (int k = 0; k < 6; ++k) {
     (void)r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = streams[k % 2]});
     EXPECT_TRUE(r.gpu->reduce(streams[k % 2], twice).ok());
-    (void)r.comm.all_reduce({.input = at, .output = at, .count = 1, .type = kType, .op = ReduceOp::max, .stream = streams[k % 2]});
+    (void)r.comm.all_reduce(
+        {.input = at, .output = at, .count = 1, .type = kType, .op = ReduceOp::max, .stream = streams[k % 2]});
     for (auto& v : expected) v *= k == 0 ? 2 : 2 * r.count;
   }
   EXPECT_TRUE(r.gpu->synchronize(streams[0]) && r.gpu->synchronize(streams[1]));
@@ -219,7 +228,8 @@ TEST(Peer, AreasAreUsedAgainByLaterCommunicators) {
       ASSERT_TRUE(how.ok()) << how.status().to_string();
       EXPECT_THAT(*how, HasSubstr("by kernels"));
       std::int64_t* const at = r.make(drawn(r.rank, 700, round));
-      EXPECT_TRUE(part->all_reduce({.input = at, .output = at, .count = 700, .type = kType, .stream = r.stream}).wait().ok());
+      EXPECT_TRUE(
+          part->all_reduce({.input = at, .output = at, .count = 700, .type = kType, .stream = r.stream}).wait().ok());
       EXPECT_EQ(r.result(at, 700), sum_of(2, 700, round));
       part->destroy();
       EXPECT_TRUE(r.gpu->synchronize());
@@ -242,32 +252,46 @@ void goes_through_the_host(Rank& r) {
 }
 
 TEST(Peer, AWayThatLosesBytesIsFoundAndNamed) {
-  ranks(3, 3, [](Rank& r) {
-    EXPECT_THAT(r.how, AllOf(HasSubstr("through the host's memory"), HasSubstr("the GPUs of rank 0 (a twin of a GPU) and rank 1"), HasSubstr("has not arrived")));
-    goes_through_the_host(r);
-  }, false, [](int rank, Gpu& gpu) { gpu.loses_writes = rank == 1; });
+  ranks(
+      3, 3,
+      [](Rank& r) {
+        EXPECT_THAT(r.how,
+                    AllOf(HasSubstr("through the host's memory"),
+                          HasSubstr("the GPUs of rank 0 (a twin of a GPU) and rank 1"), HasSubstr("has not arrived")));
+        goes_through_the_host(r);
+      },
+      false, [](int rank, Gpu& gpu) { gpu.loses_writes = rank == 1; });
 }
 
 TEST(Peer, NoWayIsNamed) {
-  ranks(3, 4, [](Rank& r) {
-    EXPECT_THAT(r.how, AllOf(HasSubstr("rank 2"), HasSubstr("the twin has no way to other GPUs")));
-    goes_through_the_host(r);
-  }, false, [](int rank, Gpu& gpu) { gpu.opens_nothing = rank == 2; });
+  ranks(
+      3, 4,
+      [](Rank& r) {
+        EXPECT_THAT(r.how, AllOf(HasSubstr("rank 2"), HasSubstr("the twin has no way to other GPUs")));
+        goes_through_the_host(r);
+      },
+      false, [](int rank, Gpu& gpu) { gpu.opens_nothing = rank == 2; });
 }
 
 TEST(Peer, RanksThatShareAGpuGoThroughTheHost) {
-  ranks(2, 5, [](Rank& r) {
-    EXPECT_THAT(r.how, AllOf(HasSubstr("ranks 0 and 1 share one GPU"), HasSubstr("TUTTI_P2P=1")));
-    goes_through_the_host(r);
-  }, true);
+  ranks(
+      2, 5,
+      [](Rank& r) {
+        EXPECT_THAT(r.how, AllOf(HasSubstr("ranks 0 and 1 share one GPU"), HasSubstr("TUTTI_P2P=1")));
+        goes_through_the_host(r);
+      },
+      true);
 }
 
 TEST(Peer, RanksMayShareAGpuWhereItIsAskedFor) {
   const Variable on("TUTTI_P2P", "1");
-  ranks(3, 5, [](Rank& r) {
-    EXPECT_TRUE(turns_are_right(r, 5));
-    EXPECT_GT(r.gpu->kernels(), 0);
-  }, true);
+  ranks(
+      3, 5,
+      [](Rank& r) {
+        EXPECT_TRUE(turns_are_right(r, 5));
+        EXPECT_GT(r.gpu->kernels(), 0);
+      },
+      true);
 }
 
 TEST(Peer, CanBeSwitchedOff) {
@@ -296,7 +320,9 @@ TEST(Peer, NamesACallOnHostMemory) {
   ranks(2, 9, [](Rank& r) {
     std::int64_t* const at = r.make(drawn(r.rank, 100, 1));
     Values host(100);
-    Work work = r.rank == 0 ? r.all_reduce(at, 100) : r.comm.all_reduce({.input = host.data(), .output = host.data(), .count = 100, .type = kType});
+    Work work = r.rank == 0
+                    ? r.all_reduce(at, 100)
+                    : r.comm.all_reduce({.input = host.data(), .output = host.data(), .count = 100, .type = kType});
     EXPECT_EQ(work.wait().code(), Code::mismatch);
     EXPECT_THAT(work.status().text(), HasSubstr("but not on a stream of its GPU"));
     EXPECT_TRUE(r.gpu->synchronize());
@@ -322,7 +348,8 @@ TEST(Peer, AnAbortEndsTheKernels) {
   ranks(3, 11, [](Rank& r) {
     std::int64_t* const at = r.make(drawn(r.rank, 100, 1));
     const Code first = r.all_reduce(at, 100).wait().code();
-    EXPECT_TRUE(first == Code::ok || (r.rank != 2 && first == Code::aborted));  // rank 2 may be through before the others are
+    EXPECT_TRUE(first == Code::ok ||
+                (r.rank != 2 && first == Code::aborted));  // rank 2 may be through before the others are
     if (r.rank == 2) return r.comm.abort("enough");
     Work work = r.all_reduce(at, 100);
     EXPECT_EQ(work.wait().code(), Code::aborted);
@@ -330,14 +357,16 @@ TEST(Peer, AnAbortEndsTheKernels) {
   });
 }
 
-// Processes, one of which is killed while its kernel is between its meetings. What the others end with: "" when all is well.
+// Processes, one of which is killed while its kernel is between its meetings. What the others end with: "" when all is
+// well.
 std::string with_a_killed_peer(int rank, int victim, const std::string& address, int slices) {
   const auto gpu = std::make_shared<Gpu>(std::uint64_t(rank) + 1);
   std::string wrong;
   Rank self{{}, gpu, nullptr, rank, 3, ""};
   run(self, comm::join_at(rank, 3, address, options()), [&](Rank& r) {
     std::int64_t* const at = r.make(drawn(r.rank, 200, 1));
-    if (!r.all_reduce(at, 200).wait().ok() || r.result(at, 200) != sum_of(3, 200, 1)) return void(wrong = "the first call");
+    if (!r.all_reduce(at, 200).wait().ok() || r.result(at, 200) != sum_of(3, 200, 1))
+      return void(wrong = "the first call");
     gpu->turns = 17;  // of 16 threads: they have come to their meeting, and told nobody
     if (rank == victim)
       gpu->wrap = [slices](TwinDevice::Kernel kernel) {
@@ -370,8 +399,10 @@ TEST(Peer, AKilledPeerEndsTheKernelsWithTheCulprit) {
     for (int rank = 0; rank < 3; ++rank) {
       int status = 0;
       ASSERT_EQ(waitpid(processes[std::size_t(rank)], &status, 0), processes[std::size_t(rank)]);
-      if (rank == kVictim) EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-      else EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "rank " << rank << ": " << status;
+      if (rank == kVictim)
+        EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+      else
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "rank " << rank << ": " << status;
     }
   }
 }

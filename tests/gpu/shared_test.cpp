@@ -61,7 +61,9 @@ TEST(Shared, ReducesInRankOrderCallAfterCall) {
       }
       for (const auto& input : inputs) from.push_back(reinterpret_cast<const std::byte*>(input.data()));
       for (int r = 0; r < n; ++r)
-        ASSERT_TRUE(gpu->all_reduce(ranks.streams[std::size_t(r)]->handle(), ranks.of(r, two_shot, *memory[std::size_t(r)], count)).ok());
+        ASSERT_TRUE(gpu->all_reduce(ranks.streams[std::size_t(r)]->handle(),
+                                    ranks.of(r, two_shot, *memory[std::size_t(r)], count))
+                        .ok());
       ranks.meeting += SharedReduction::meetings(two_shot);
       ++ranks.number;
       std::vector<std::byte> expected(count * 4);
