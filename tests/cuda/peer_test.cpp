@@ -69,7 +69,7 @@ struct Rank {
     return reinterpret_cast<std::int64_t*>(at);
   }
   Values result(const std::int64_t* at, std::size_t n) {
-    EXPECT_TRUE(gpu->synchronize(stream));
+    EXPECT_TRUE(gpu->has_run(stream));
     const auto bytes = gpu->read(reinterpret_cast<const std::byte*>(at), n * 8);
     Values values(n);
     std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -130,7 +130,7 @@ void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)>& body
       run(rank, comm::join_by_id(r, count, *id, options()), body);
     });
   for (auto& thread : threads) thread.join();
-  for (const auto& gpu : gpus) EXPECT_TRUE(gpu->synchronize());
+  for (const auto& gpu : gpus) EXPECT_TRUE(gpu->has_run());
 }
 
 class Peers : public testing::TestWithParam<int> {};
@@ -180,6 +180,49 @@ TEST(Peer, OtherCallsGoBetweenAsEver) {
   });
 }
 
+// Kernels wait for each other, so in a group, where a send must wait for nothing, the call is slices.
+TEST(Peer, GroupsGoThroughTheHostInTheOrderOfTheCalls) {
+  ranks(3, 12, [](Rank& r) {
+    constexpr std::size_t n = 20'000;
+    const int next = (r.rank + 1) % r.count, previous = (r.rank + r.count - 1) % r.count;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      std::int64_t *const at = r.make(drawn(r.rank, n, seed)), *const got = r.make(Values(n)),
+                   *const spare = r.make(drawn(r.rank, n, seed));
+      (void)r.all_reduce(at, n);
+      r.comm.begin_group();
+      (void)r.comm.send({.input = at, .count = n, .type = kType, .peer = next, .stream = r.stream});
+      (void)r.all_reduce(spare, n, ReduceOp::max);
+      Work together = r.comm.end_group();
+      EXPECT_TRUE(r.comm.recv({.output = got, .count = n, .type = kType, .peer = previous, .stream = r.stream}).wait().ok());
+      EXPECT_TRUE(together.wait().ok()) << together.status().to_string();
+      Values expected = sum_of(r.count, n, seed);
+      EXPECT_EQ(r.result(got, n), expected);
+      r.comm.begin_group();
+      (void)r.all_reduce(got, n);
+      EXPECT_TRUE(r.comm.end_group().wait().ok());
+      for (auto& v : expected) v *= r.count;
+      EXPECT_EQ(r.result(got, n), expected);
+      EXPECT_EQ(r.gpu->kernels(), int(2 * seed));  // alone, and alone in a group
+    }
+  });
+}
+
+TEST(Peer, FactorsMayLieOnTheGpu) {
+  ranks(3, 13, [](Rank& r) {
+    constexpr std::size_t n = 1000;
+    Values expected(n);
+    for (int rank = 0; rank < r.count; ++rank)
+      for (std::size_t i = 0; i < n; ++i) expected[i] += drawn(rank, n, 1)[i] * (rank + 2);
+    AllReduce call{.count = n, .type = kType, .op = ReduceOp::premul_sum, .stream = r.stream};
+    std::int64_t* const at = r.make(drawn(r.rank, n, 1));
+    call.input = call.output = at;
+    call.factor_on_device = r.make({r.rank + 2});
+    EXPECT_TRUE(r.comm.all_reduce(call).wait().ok());
+    EXPECT_EQ(r.result(at, n), expected);
+    EXPECT_EQ(r.gpu->kernels(), 1);
+  });
+}
+
 // Calls on two streams in turn take each other's results, and a kernel of the user's between them.
 bool turns_are_right(Rank& r, std::uint64_t seed) {
   constexpr std::size_t n = 300;
@@ -197,7 +240,7 @@ bool turns_are_right(Rank& r, std::uint64_t seed) {
         {.input = at, .output = at, .count = 1, .type = kType, .op = ReduceOp::max, .stream = streams[k % 2]});
     for (auto& v : expected) v *= k == 0 ? 2 : 2 * r.count;
   }
-  EXPECT_TRUE(r.gpu->synchronize(streams[0]) && r.gpu->synchronize(streams[1]));
+  EXPECT_TRUE(r.gpu->has_run(streams[0]) && r.gpu->has_run(streams[1]));
   return r.result(at, n) == expected;
 }
 
@@ -232,13 +275,13 @@ TEST(Peer, AreasAreUsedAgainByLaterCommunicators) {
           part->all_reduce({.input = at, .output = at, .count = 700, .type = kType, .stream = r.stream}).wait().ok());
       EXPECT_EQ(r.result(at, 700), sum_of(2, 700, round));
       part->destroy();
-      EXPECT_TRUE(r.gpu->synchronize());
+      EXPECT_TRUE(r.gpu->has_run());
       EXPECT_TRUE(r.comm.barrier().wait().ok());
       allocations.push_back(r.gpu->allocations());
     }
-    // A round makes pinned memory twice, an event, the buffer above; the first one an area, too.
-    EXPECT_EQ(allocations[3] - allocations[2], 4u);
-    EXPECT_EQ(allocations[2] - allocations[1], 4u);
+    // A round makes pinned memory twice, two events, the buffer above; the first one an area, too.
+    EXPECT_EQ(allocations[3] - allocations[2], 5u);
+    EXPECT_EQ(allocations[2] - allocations[1], 5u);
   });
 }
 
@@ -312,7 +355,7 @@ TEST(Peer, NamesBothCallsThatDisagree) {
     Work work = r.rank == 1 ? r.all_reduce(at, 90) : r.all_reduce(at, 100);
     EXPECT_EQ(work.wait().code(), Code::mismatch);
     EXPECT_THAT(work.status().text(), AllOf(HasSubstr("all_reduce i64[100] sum"), HasSubstr("all_reduce i64[90] sum")));
-    EXPECT_TRUE(r.gpu->synchronize());
+    EXPECT_TRUE(r.gpu->has_run());
   });
 }
 
@@ -325,7 +368,20 @@ TEST(Peer, NamesACallOnHostMemory) {
                     : r.comm.all_reduce({.input = host.data(), .output = host.data(), .count = 100, .type = kType});
     EXPECT_EQ(work.wait().code(), Code::mismatch);
     EXPECT_THAT(work.status().text(), HasSubstr("but not on a stream of its GPU"));
-    EXPECT_TRUE(r.gpu->synchronize());
+    EXPECT_TRUE(r.gpu->has_run());
+  });
+}
+
+TEST(Peer, NamesACallInAGroup) {
+  ranks(2, 14, [](Rank& r) {
+    std::int64_t *const at = r.make(drawn(r.rank, 100, 1)), *const other = r.make(drawn(r.rank, 100, 2));
+    if (r.rank == 0) r.comm.begin_group();
+    Work work = r.all_reduce(at, 100);
+    if (r.rank == 0) (void)r.all_reduce(other, 100);
+    if (r.rank == 0) (void)r.comm.end_group();
+    EXPECT_EQ(work.wait().code(), Code::mismatch);
+    EXPECT_THAT(work.status().text(), HasSubstr("or in a group with other calls"));
+    EXPECT_TRUE(r.gpu->has_run());
   });
 }
 
@@ -340,7 +396,7 @@ TEST(Peer, APeerThatStaysAwayIsNamed) {
     EXPECT_EQ(work.wait().code(), Code::timeout);
     EXPECT_EQ(work.status().culprit(), 1);
     EXPECT_THAT(work.status().text(), HasSubstr("has not made the call"));
-    EXPECT_TRUE(r.gpu->synchronize());
+    EXPECT_TRUE(r.gpu->has_run());
   });
 }
 
@@ -353,7 +409,7 @@ TEST(Peer, AnAbortEndsTheKernels) {
     if (r.rank == 2) return r.comm.abort("enough");
     Work work = r.all_reduce(at, 100);
     EXPECT_EQ(work.wait().code(), Code::aborted);
-    EXPECT_TRUE(r.gpu->synchronize());
+    EXPECT_TRUE(r.gpu->has_run());
   });
 }
 
@@ -375,7 +431,7 @@ std::string with_a_killed_peer(int rank, int victim, const std::string& address,
     Work work = r.all_reduce(at, 200);
     const Status status = work.wait();
     if (status.code() != Code::peer_lost || status.culprit() != victim) wrong = "ended with " + status.to_string();
-    if (!gpu->synchronize()) wrong += "; the stream does not go on";
+    if (!gpu->has_run()) wrong += "; the stream does not go on";
     if (r.all_reduce(at, 200).wait().code() != Code::peer_lost || gpu->kernels() != 2) wrong += "; a later call";
   });
   return wrong;
