@@ -13,9 +13,9 @@
 // they go by one kernel (Device::carry), on the stream of the first, and each on its lane: collectives have one, sends to
 // and receives from each rank one each. Slots and numbers are a lane's.
 //
-// Where the ranks' GPUs reach each other's memory (use()), an all_reduce alone may be kernels instead, piece after piece,
-// and no slice. They take part in the order of the calls; that they have passed is heard on a stream of the relay's own, so
-// that the user's waits for no call of the host's. In a group with other calls it is slices as they are.
+// Where the ranks' GPUs reach each other's memory (use()), an all_reduce that is alone may be kernels instead, piece after
+// piece, and no slice. They take part in the order of the calls; that they have passed is heard on another stream, so that
+// the user's waits for no call of the host's.
 #include <tutti/communicator.h>
 
 #include <atomic>

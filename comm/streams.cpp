@@ -57,7 +57,8 @@ Result<std::shared_ptr<Relay>> Member::relay() {
 
 Result<std::string> Member::use_gpu() {
   const auto gpu = device();
-  const auto carrier = gpu ? relay() : Result<std::shared_ptr<Relay>>(gpu.status());  // who has none takes part: others wait
+  // Who has none takes part all the same: the others wait.
+  const auto carrier = gpu ? relay() : Result<std::shared_ptr<Relay>>(gpu.status());
   if (carrier && (*carrier)->has_peers()) return std::string(kByKernels);
   auto made = PeerMemory::make(carrier ? device_ : nullptr, carrier ? "" : carrier.status().text(), *this);
   if (!carrier) return carrier.status();

@@ -191,10 +191,11 @@ TEST(Peer, GroupsGoThroughTheHostInTheOrderOfTheCalls) {
       (void)r.all_reduce(at, n);
       r.comm.begin_group();
       (void)r.comm.send({.input = at, .count = n, .type = kType, .peer = next, .stream = r.stream});
-      (void)r.all_reduce(spare, n, ReduceOp::max);
+      (void)r.all_reduce(spare, n);
+      (void)r.comm.recv({.output = got, .count = n, .type = kType, .peer = previous, .stream = r.stream});
       Work together = r.comm.end_group();
-      EXPECT_TRUE(r.comm.recv({.output = got, .count = n, .type = kType, .peer = previous, .stream = r.stream}).wait().ok());
       EXPECT_TRUE(together.wait().ok()) << together.status().to_string();
+      EXPECT_EQ(r.result(spare, n), sum_of(r.count, n, seed));
       Values expected = sum_of(r.count, n, seed);
       EXPECT_EQ(r.result(got, n), expected);
       r.comm.begin_group();
