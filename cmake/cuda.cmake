@@ -29,11 +29,13 @@ set(nvcc ${TUTTI_NVCC})
 if(CCACHE)
   set(nvcc ${CCACHE} ${TUTTI_NVCC})
 endif()
+set(TUTTI_NVCC_LAUNCH ${nvcc})      # with ccache, where it is; for other files of kernels
+set(TUTTI_NVCC_CODE "-gencode=arch=compute_80,code=[${code},compute_80]")
 foreach(type IN ITEMS i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2)
   set(source ${CMAKE_BINARY_DIR}/cuda/${type}.cu)
   file(CONFIGURE OUTPUT ${source} CONTENT "#define TUTTI_TYPE @type@\n#include <kernels/cuda/type.cuh>\n" @ONLY)
   add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/${type}.o
-    COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} "-gencode=arch=compute_80,code=[${code},compute_80]" -MD -MF cuda/${type}.d
+    COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} ${TUTTI_NVCC_CODE} -MD -MF cuda/${type}.d
             -c ${source} -o cuda/${type}.o
     DEPENDS ${source} DEPFILE ${CMAKE_BINARY_DIR}/cuda/${type}.d WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
     COMMENT "CUDA kernels of ${type}" VERBATIM)
@@ -41,7 +43,7 @@ foreach(type IN ITEMS i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2)
 endforeach()
 foreach(kernel IN ITEMS await carry)
   add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/${kernel}.o
-    COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} "-gencode=arch=compute_80,code=[${code},compute_80]" -MD -MF cuda/${kernel}.d
+    COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} ${TUTTI_NVCC_CODE} -MD -MF cuda/${kernel}.d
             -c ${CMAKE_SOURCE_DIR}/kernels/cuda/${kernel}.cu -o cuda/${kernel}.o
     DEPENDS kernels/cuda/${kernel}.cu DEPFILE ${CMAKE_BINARY_DIR}/cuda/${kernel}.d WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
     COMMENT "CUDA kernel ${kernel}" VERBATIM)

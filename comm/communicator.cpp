@@ -119,6 +119,8 @@ Work Communicator::recv(const Recv& call) { return run_pair(member_, Collective:
 
 Work Communicator::barrier(DeviceStream stream) { return member_ ? member_->barrier(stream) : Work(empty()); }
 
+Result<std::string> Communicator::use_gpu() { return member_ ? member_->use_gpu() : Result<std::string>(empty()); }
+
 void Communicator::begin_group() {
   if (member_) member_->begin_group();
 }

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds kDrainLimit{1};
 constexpr std::chrono::milliseconds kVerdictWait{300};
+constexpr std::chrono::milliseconds kKernelEnds{1000};  // a kernel that nobody has to wait for any more
 constexpr std::chrono::milliseconds kLastWords{100};   // of a peer whose data connection has ended: its control connection ends, too
 constexpr std::size_t kMaxIdleExecutions = 64;   // kept with their memory for the next operations
 
@@ -218,6 +219,17 @@ void Engine::start(const std::shared_ptr<Operation>& operation) {
     if (p.state == Peer::lost && !p.reminder && op.execution->needs(rank))
       fail(op.member(), Status(p.lost_why.code(), p.lost_why.text(), rank));   // it runs on until the verdict is there
   }
+}
+
+void Engine::start_in_kernel(const std::shared_ptr<Operation>& operation) {
+  track(operation);
+  journal_.started(*operation, false);
+  Member& member = operation->member();
+  for (int rank = 0; rank < member.rank_count(); ++rank) {
+    const Peer& p = peers_[std::size_t(member.world_rank(rank))];
+    if (p.state == Peer::lost && !p.reminder) fail(member, Status(p.lost_why.code(), p.lost_why.text(), rank));
+  }
+  deliver_parked(*operation);
 }
 
 void Engine::deliver_parked(Operation& operation) {
@@ -447,6 +459,10 @@ void Engine::on_segment(int peer, const SegmentHeader& header, const std::byte* 
   ++deliveries_;
   Member* member = nullptr;
   Operation* operation = find(peer, header, &member);
+  if (operation && operation->in_kernel) {      // nothing is sent for it: the peer makes another call, or goes another way
+    lease.release();
+    return disagree(*member, peer, *operation, header.call);
+  }
   if (!operation || !operation->execution) {
     const int rank = member ? member->rank_of(peer) : -1;
     const bool ended = rank >= 0 && member->has_ended(header, rank);
@@ -468,12 +484,12 @@ void Engine::on_segment(int peer, const SegmentHeader& header, const std::byte* 
   if (operation->execution->finished()) complete(*operation, {});
 }
 
-// Another rank made another call, or planned another schedule for it.
 void Engine::disagree(Member& member, int peer, Operation& operation, std::uint64_t call) {
   const Call theirs = unpack(call);
   std::string text = fmt::format("operation {}: {} called {}, {} called {}", operation.sequence, describe(world_rank_),
                                  to_string(operation.call), describe(peer), to_string(theirs));
-  if (theirs == operation.call) text += ", but for different sizes of blocks or by another algorithm (compare the TUTTI_ settings)";
+  if (theirs == operation.call && operation.in_kernel) text += ", but not on a stream of its GPU, or in a group with other calls (all or none, after use_gpu)";
+  else if (theirs == operation.call) text += ", but for different sizes of blocks or by another algorithm (compare the TUTTI_ settings)";
   fail(member, Status(Code::mismatch, text, member.rank_of(peer)));
 }
 
@@ -533,19 +549,27 @@ void Engine::on_lost(int peer, const Status& why) {
 }
 
 // A lost peer is the failure of those that need something of it.
-void Engine::blame(int peer) {
+void Engine::blame(int peer, bool finally) {
   Peer& p = peers_[std::size_t(peer)];
   p.reminder = nullptr;
+  for (const auto& relay : relays_) relay->note_begun();
   const auto members = members_;
+  bool may_need = false;
   for (const auto& [id, member] : members) {
     const int rank = member->rank_of(peer);
     if (rank < 0) continue;
-    // A peer that ends after its last operation is nobody's failure.
-    const bool needed = std::any_of(pending_.begin(), pending_.end(), [&](const auto& operation) {
-      return &operation->member() == member.get() && operation->execution && operation->execution->needs(rank);
-    });
+    // A peer that ends after its last operation is nobody's failure. Its kernel has ended only after those of the others had begun,
+    // and then they end without it.
+    bool needed = false;
+    for (const auto& operation : pending_) {
+      if (&operation->member() != member.get()) continue;
+      if (!operation->in_kernel) needed |= operation->execution && operation->execution->needs(rank);
+      else if (finally || operation->meets.empty()) needed = true;
+      else may_need = true;
+    }
     if (needed) fail(*member, Status(p.lost_why.code(), p.lost_why.text(), rank));
   }
+  if (may_need) p.reminder = loop_->at(loop_->now() + kKernelEnds, [this, peer] { blame(peer, true); });
 }
 
 }  // namespace tutti::comm

@@ -114,6 +114,10 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   void start(const std::shared_ptr<Operation>& operation);   // execution is bound
   void track(const std::shared_ptr<Operation>& operation);   // without execution (groups)
   void complete(Operation& operation, Status status);
+  // One that a kernel carries: it fails where a peer is lost already, or makes another call.
+  void start_in_kernel(const std::shared_ptr<Operation>& operation);
+  // Another rank made another call, or planned another schedule for it.
+  void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
   // Something is wrong with a communicator. The lowest rank that is still there says which cause is everybody's verdict;
   // the others tell what they saw and wait for its word, for at most kVerdictWait.
   void fail(Member& member, const Status& cause);
@@ -164,7 +168,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
     Piece piece;
   };
 
-  void blame(int peer);
+  void blame(int peer, bool finally = false);
   bool decides(const Member& member) const;
   void check_result(Operation& operation);
   Operation* find(int peer, const transport::SegmentHeader& header, Member** member) const;
@@ -172,7 +176,6 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   std::string metrics_text() const, link_metrics() const, rdma_metrics() const;
   void deliver_parked(Operation& operation);
   void missed(Member& member, int peer, const transport::SegmentHeader& header);
-  void disagree(Member& member, int peer, Operation& operation, std::uint64_t call);
   transport::RdmaTransport* rdma();
   void dial(int world_rank, Purpose purpose);
   void streams_ready(int world_rank, Purpose purpose, bool opener, std::vector<std::unique_ptr<Stream>> streams);

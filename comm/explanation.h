@@ -5,6 +5,7 @@
 #include <tutti/status.h>
 #include <vector>
 
+#include "comm/gpu_plan.h"
 #include "comm/placement.h"
 #include "comm/planner.h"
 
@@ -30,10 +31,14 @@ struct Explanation {
   std::vector<Candidate> candidates;   // best first; the first is chosen
   std::string reason;
   std::string limiting_link;
+  // On streams, where all GPUs reach each other's memory: best first, at assumed prices. Empty: not on one host, or no such call.
+  std::vector<GpuPlan> gpu;
+  std::uint64_t one_shot_up_to = 0;    // bytes
   std::vector<std::string> refused;    // "hierarchical: needs groups of more than one rank and less than all"
 };
 
 // What the planner does for such a call. As Planner::plans.
-Result<Explanation> explain(Collective collective, std::uint64_t bytes, int ranks, const Placement& placement, const Settings& settings);
+// `gpus`: the ranks are GPUs of one host.
+Result<Explanation> explain(Collective collective, std::uint64_t bytes, int ranks, const Placement& placement, const Settings& settings, bool gpus = false);
 
 }  // namespace tutti::comm

@@ -47,6 +47,12 @@ Journal::Journal(Loop& loop, std::unique_ptr<record::Recorder> recorder, bool co
 }
 
 void Journal::start(Operation& operation, bool awaited) {
+  if (operation.in_kernel) {
+    const Member& member = operation.member();
+    const transport::SegmentHeader header{.key = {member.id(), operation.sequence}, .call = pack(operation.call)};
+    operation.record = start(header, payload_of(operation.call), record::kNobody, awaited);
+    return;
+  }
   const transport::SegmentHeader& header = operation.execution->header();
   std::uint16_t peer = record::kNobody;
   if (header.key.communicator & kPairBit) peer = narrow(operation.member().world_rank(operation.execution->program()->peers[0]));

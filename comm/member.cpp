@@ -469,8 +469,14 @@ Result<Communicator> Member::split(int color, int key) {
   for (int r = 0; r < rank_count(); ++r)
     if (entries[std::size_t(r)].color == color) members.push_back(r);
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) { return entries[std::size_t(a)].key < entries[std::size_t(b)].key; });
+  const auto device = [this] {
+    std::lock_guard alone(relay_mutex_);
+    return device_;
+  }();
   auto held = engine_->lock();
-  return handle(descend(id, members));
+  auto member = descend(id, members);
+  if (device) member->use_device(device);
+  return handle(std::move(member));
 }
 
 std::shared_ptr<Member> Member::descend(std::uint32_t id, const std::vector<int>& members) {
@@ -567,6 +573,7 @@ void Member::destroy(std::chrono::milliseconds limit) {
   }
   {
     std::lock_guard alone(relay_mutex_);
+    if (relay_) relay_->leave();
     relay_.reset();
   }
   engine_->run_callbacks();

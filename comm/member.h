@@ -14,6 +14,7 @@
 #include "comm/arguments.h"
 #include "comm/brief.h"
 #include "comm/engine.h"
+#include "comm/gpu_plan.h"
 #include "comm/hang_report.h"
 #include "comm/planner.h"
 #include "comm/relay.h"
@@ -50,6 +51,9 @@ class Member : public std::enable_shared_from_this<Member> {
   // The same on a stream of a GPU: checked, then carried by this member's relay, which comes to be with the first one.
   Work start_on(StreamHandle stream, const Form& form);
   Work start_on(StreamHandle stream, const AllToAllV& call);   // as a group of sends and receives
+  // Collective, blocks: from here on operations on streams may use the memory of the other ranks' GPUs, where a test finds that
+  // it can be reached; what came of that, in words. Errors: no GPU here, and as of an operation.
+  Result<std::string> use_gpu();
   // The GPU's; before the first start_on. Without it, the one that there is here.
   void use_device(std::shared_ptr<Device> device) { device_ = std::move(device); }
   // Plans made before are dropped. All ranks do so between the same two operations.
@@ -104,6 +108,9 @@ class Member : public std::enable_shared_from_this<Member> {
   // The state of the communicator, where it cannot have any.
   Result<std::uint32_t> hold(const Form& form, std::uint32_t count);
   Result<std::shared_ptr<Operation>> begin_held(const Form& form, Prepared call, std::uint32_t number);
+  // A stand_in() that kernels carry: numbered and pending from here on.
+  Status start_in_kernel(const AllReduce& call, const std::shared_ptr<Operation>& operation);
+  GpuWay gpu_way(const AllReduce& call);      // without the lock
   std::shared_ptr<Operation> stand_in();      // for several, in the user's hand
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   // Whether it belongs to an operation that has ended here.
@@ -202,6 +209,7 @@ class Member : public std::enable_shared_from_this<Member> {
   std::shared_ptr<Device> device_;
   std::mutex relay_mutex_;
   std::shared_ptr<Relay> relay_;
+  std::map<std::uint64_t, GpuWay> gpu_ways_;      // by bytes
 };
 
 }  // namespace tutti::comm

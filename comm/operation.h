@@ -39,6 +39,9 @@ class Operation {
   std::uint64_t noted_moved_bytes = ~std::uint64_t(0);   // when its waits were last written to the flight recorder
   bool hang_told = false;          // in a hang report
   std::unique_ptr<Execution> execution;
+  bool in_kernel = false;          // a kernel among GPUs carries it, and there is no execution
+  std::vector<int> meets;          // then: ranks that it waits for, once the kernel has begun
+  std::vector<int> waits_for() const { return execution ? execution->waits_for() : meets; }
   std::function<void()> after;     // on success, before completion: writes converted results to the user's buffer
   std::unique_ptr<ResultCheck> check;   // before completion, too; null: none
   std::vector<std::byte> staging;  // converted inputs

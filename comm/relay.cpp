@@ -80,6 +80,14 @@ Result<std::shared_ptr<Relay>> Relay::make(std::shared_ptr<Device> device, Membe
   return relay;
 }
 
+Status Relay::use(std::unique_ptr<PeerMemory> peers) {
+  const std::lock_guard in_order(order_);
+  auto held = member_->engine()->lock();
+  if (given_up_) return Status(Code::invalid_state, "the communicator was destroyed");
+  peers_ = std::move(peers);
+  return {};
+}
+
 Relay::~Relay() {
   for (const auto& [key, lane] : lanes_) device_->release_pinned(lane->slots);
   for (const auto& manifest : manifests_) device_->release_pinned(manifest->memory);
@@ -204,39 +212,47 @@ Result<std::shared_ptr<Relay::Call>> Relay::book(const Form& form, StreamHandle 
 }
 
 // Under the engine's lock.
-Status Relay::number(Call& call) {
-  if (call.lane) {
-    auto reserved = member_->hold(call.form, call.passage.slices);
-    if (!reserved) return reserved.status();
-    call.held = *reserved;
-    Lane& lane = *call.lane;
-    call.passage.first = lane.last + 1;
-    lane.last += call.passage.slices;
-    call.passage.slots = lane.slots;
-    call.passage.slot_bytes = lane.slot_bytes;
-    call.passage.arrived = lane.arrived;
-    call.passage.done = lane.done;
-    call.passage.remarks = lane.remarks;
+Status Relay::number(const std::shared_ptr<Call>& call) {
+  if (call->way != GpuWay::staged) {
+    call->kernel = kernel_ + 1;
+    if (Status s = member_->start_in_kernel(std::get<AllReduce>(call->form), call->all); !s.ok()) return s;
+    unfinished_.push_back(call);
+    return {};
   }
-  member_->engine()->track(call.all);
+  if (Lane* const lane = call->lane) {
+    auto reserved = member_->hold(call->form, call->passage.slices);
+    if (!reserved) return reserved.status();
+    call->held = *reserved;
+    call->passage.first = lane->last + 1;
+    lane->last += call->passage.slices;
+    call->passage.slots = lane->slots;
+    call->passage.slot_bytes = lane->slot_bytes;
+    call->passage.arrived = lane->arrived;
+    call->passage.done = lane->done;
+    call->passage.remarks = lane->remarks;
+    lane->calls.push_back(call);
+  }
+  member_->engine()->track(call->all);
+  unfinished_.push_back(call);
   return {};
 }
 
 void Relay::launch(Calls calls) {
   Engine& engine = *member_->engine();
   std::lock_guard in_order(order_);
+  if (peers_ && calls.size() == 1)
+    if (const auto* reduction = std::get_if<AllReduce>(&calls[0]->form); reduction && reduction->count > 0)
+      calls[0]->way = member_->gpu_way(*reduction);
   std::vector<std::shared_ptr<Call>> taken;
   {
     auto held = engine.lock();
     for (const auto& call : calls) {
-      if (Status status = number(*call); !status.ok()) {
+      if (Status status = number(call); status.ok())
+        taken.push_back(call);
+      else
         engine.complete(*call->all, status);
-        continue;
-      }
-      if (call->lane) call->lane->calls.push_back(call);
-      unfinished_.push_back(call->all);
-      taken.push_back(call);
     }
+    if (calls[0]->kernel != 0) engine.nudge();
   }
   const Status status = taken.empty() ? Status() : enqueue(taken);
   if (status.ok()) return engine.run_callbacks();
@@ -258,27 +274,53 @@ void Relay::launch(Calls calls) {
 // a failure.
 Status Relay::enqueue(Calls calls) {
   const StreamHandle stream = calls[0]->stream;
+  const bool kernels = calls[0]->kernel != 0, alone = calls.size() == 1 && calls[0]->lane;
+  const StreamHandle told_on = kernels ? peers_->stream() : stream;
   auto keep = std::make_unique<Keep>(Keep{shared_from_this(), std::uint32_t(calls.size())});
-  const bool alone = calls.size() == 1 && calls[0]->lane;
-  const Status status = alone ? enqueue_alone(*calls[0], *keep) : enqueue_group(calls, *keep);
-  const Status kept = device_->call(stream, status.ok() ? &passed : &let_go, keep.get());
-  (void)keep.release();  // the stream's; where it does not even take that, for ever
-  if (!status.ok() || !kept.ok()) return status.ok() ? kept : status;
+  Status status;
+  if (any_ && stream != last_stream_) status = device_->wait(stream, last_);
+  if (status.ok())
+    status = kernels ? enqueue_kernels(*calls[0]) : alone ? enqueue_alone(*calls[0]) : enqueue_group(calls, *keep);
   any_ = true;
   last_stream_ = stream;
-  if (Status s = device_->record(stream, last_); !s.ok()) return s;
+  const auto then = [&](Status next) { status = status.ok() ? std::move(next) : status; };
+  then(device_->record(stream, last_));
+  if (kernels) then(device_->wait(told_on, last_));
+  then(device_->call(told_on, status.ok() ? &passed : &let_go, keep.get()));
+  (void)keep.release();  // the stream's; where it does not even take that, for ever
   std::vector<StreamHandle> seen{stream};
   for (const auto& call : calls) {
     if (std::find(seen.begin(), seen.end(), call->stream) != seen.end()) continue;
     seen.push_back(call->stream);
-    if (Status s = device_->wait(call->stream, last_); !s.ok()) return s;
+    then(device_->wait(call->stream, last_));
+  }
+  return status;
+}
+
+Status Relay::enqueue_kernels(const Call& call) {
+  const auto& form = std::get<AllReduce>(call.form);
+  const std::size_t element = size_of(form.type), most = kGpuPiece / element;
+  SharedReduction piece;
+  piece.two_shot = call.way == GpuWay::two_shot;
+  piece.type = form.type, piece.op = form.op, piece.factor = form.factor;
+  piece.factor_on_device = static_cast<const std::byte*>(form.factor_on_device);
+  piece.rank = peers_->rank(), piece.ranks = peers_->rank_count();
+  for (int r = 0; r < piece.ranks; ++r) piece.areas[r] = peers_->area(r);
+  piece.half = kGpuPiece;
+  piece.call = pack(call.all->call), piece.words = &peers_->words();
+  for (std::size_t done = 0; done < form.count; done += piece.count) {
+    piece.count = std::min(most, form.count - done);
+    piece.input = static_cast<const std::byte*>(form.input) + done * element;
+    piece.output = static_cast<std::byte*>(form.output) + done * element;
+    piece.blocks = gpu_blocks(piece.count * element);
+    piece.number = ++kernel_, piece.meeting = meeting_;
+    meeting_ += SharedReduction::meetings(piece.two_shot);
+    if (Status s = device_->all_reduce(call.stream, piece); !s.ok()) return s;
   }
   return {};
 }
 
-Status Relay::enqueue_alone(const Call& call, Keep&) {
-  if (any_ && call.stream != last_stream_)
-    if (Status s = device_->wait(call.stream, last_); !s.ok()) return s;
+Status Relay::enqueue_alone(const Call& call) {
   const std::uint32_t slices = call.passage.slices;
   for (std::uint32_t k = 0; k < slices + kSlots; ++k) {
     if (k >= kSlots && k - kSlots < slices)
@@ -320,8 +362,6 @@ Status Relay::enqueue_out(const Call& call, std::uint32_t slice) {
 
 Status Relay::enqueue_group(Calls calls, Keep& keep) {
   const StreamHandle stream = calls[0]->stream;
-  if (any_ && stream != last_stream_)
-    if (Status s = device_->wait(stream, last_); !s.ok()) return s;
   std::vector<StreamHandle> seen{stream};
   for (const auto& call : calls) {
     if (std::find(seen.begin(), seen.end(), call->stream) != seen.end()) continue;
@@ -397,6 +437,17 @@ Result<Relay::Manifest*> Relay::manifest(std::size_t bytes) {
   return manifests_.back().get();
 }
 
+// Behind all of its kernels. The stream keeps this object until then.
+void Relay::leave() {
+  const std::lock_guard in_order(order_);
+  if (!peers_) return;
+  auto keep = std::make_unique<Keep>(Keep{shared_from_this()});
+  if (any_ && !device_->wait(peers_->stream(), last_).ok()) return;
+  peers_->leave();
+  (void)device_->call(peers_->stream(), &let_go, keep.get());
+  (void)keep.release();
+}
+
 // --- what the streams say ---
 
 void Relay::arrived(void* lane) {
@@ -437,6 +488,7 @@ void Relay::detach() {
 
 void Relay::give_up() {
   given_up_ = true;
+  if (peers_) std::atomic_ref(peers_->words().abort).store(1, std::memory_order_release);
   unfinished_.clear();
   for (const auto& [key, lane] : lanes_) {
     std::atomic_ref(*lane->done).store(lane->last, std::memory_order_release);
@@ -446,6 +498,32 @@ void Relay::give_up() {
 }
 
 // --- progress ---
+
+void Relay::note_begun() {
+  if (!peers_) return;
+  const std::uint32_t begun = std::atomic_ref(peers_->words().begun).load(std::memory_order_acquire);
+  for (const auto& call : unfinished_) {
+    if (call->kernel == 0) continue;
+    if (std::int32_t(begun - call->kernel) < 0) break;
+    if (std::vector<int>& meets = call->all->meets; meets.empty())
+      for (int r = 0; r < member_->rank_count(); ++r)
+        if (r != member_->rank()) meets.push_back(r);
+  }
+}
+
+// Whether no kernel has ended early; otherwise nothing can be completed any more.
+bool Relay::kernels_are_well() {
+  if (!peers_) return true;
+  SharedWords& words = peers_->words();
+  const std::uint32_t outcome = std::atomic_ref(words.outcome).load(std::memory_order_acquire);
+  if (outcome != SharedWords::kMismatch) return outcome == 0;
+  const Call* of = nullptr;
+  for (const auto& call : unfinished_)
+    if (call->kernel != 0 && std::int32_t(words.number - call->kernel) >= 0) of = call.get();
+  const std::uint64_t theirs = words.call[0] | std::uint64_t(words.call[1]) << 32;
+  if (of) member_->engine()->disagree(*member_, member_->world_rank(int(words.peer)), *of->all, theirs);
+  return false;
+}
 
 Status Relay::begin_next(Lane& lane) {
   Call& call = *lane.calls.front();
@@ -482,7 +560,10 @@ bool Relay::advance(Lane& lane) {
 bool Relay::advance() {
   if (given_up_) return false;
   if (!member_->broken().ok()) return give_up(), true;
-  const std::uint32_t passed = passed_.load(std::memory_order_acquire);  // before: what has passed has arrived
+  // Before the rest: what has passed has arrived, and its kernels have said how they ended.
+  const std::uint32_t passed = passed_.load(std::memory_order_acquire);
+  note_begun();
+  if (!kernels_are_well()) return false;
   bool any = false;
   for (const auto& [key, lane] : lanes_) {
     any |= advance(*lane);
@@ -490,10 +571,10 @@ bool Relay::advance() {
   }
   for (; ended_ != passed; any = true) {
     TUTTI_CHECK(!unfinished_.empty());
-    const auto all = std::move(unfinished_.front());
+    const auto call = std::move(unfinished_.front());
     unfinished_.pop_front();
     ++ended_;
-    member_->engine()->complete(*all, {});
+    member_->engine()->complete(*call->all, {});
   }
   return any;
 }

@@ -12,6 +12,10 @@
 // The calls of a group must not wait for each other: a send may be what the peer waits for before it receives another. So
 // they go by one kernel (Device::carry), on the stream of the first, and each on its lane: collectives have one, sends to
 // and receives from each rank one each. Slots and numbers are a lane's.
+//
+// Where the ranks' GPUs reach each other's memory (use()), an all_reduce that is alone may be kernels instead, piece after
+// piece, and no slice. They take part in the order of the calls; that they have passed is heard on another stream, so that
+// the user's waits for no call of the host's.
 #include <tutti/communicator.h>
 
 #include <atomic>
@@ -24,7 +28,9 @@
 #include <vector>
 
 #include "comm/arguments.h"
+#include "comm/gpu_plan.h"
 #include "comm/operation.h"
+#include "comm/peer_memory.h"
 #include "core/device.h"
 
 namespace tutti::comm {
@@ -55,6 +61,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
     Passage passage;
     std::uint32_t held = 0;  // number of the first slice's operation
     std::uint32_t begun = 0;
+    GpuWay way = GpuWay::staged;
+    std::uint32_t kernel = 0;  // number of its first one; 0: slices
     std::shared_ptr<Operation> all;  // what the user holds
   };
 
@@ -69,12 +77,19 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Result<std::shared_ptr<Call>> book(const Form& form, StreamHandle stream);
   void launch(std::span<const std::shared_ptr<Call>> calls);
 
+  // Between two operations. invalid_state: it has given up.
+  Status use(std::unique_ptr<PeerMemory> peers);
+  bool has_peers() const { return peers_ != nullptr; }
+  // The last call to it: no operation is made any more. The other ranks hear of it when the streams have come so far.
+  void leave();
+
   // For the engine, under its lock.
   bool advance();  // begins what has arrived, lets go what is done; whether there was anything
+  void note_begun();  // which kernels have begun: their operations wait for the other ranks from then on
   void give_up();  // streams that wait go on; nothing begins any more
   void detach();   // the engine ends
   const Member& member() const { return *member_; }
-  std::size_t memory_bytes() const { return memory_bytes_; }
+  std::size_t memory_bytes() const { return memory_bytes_ + (peers_ ? peers_->memory_bytes() : 0); }
   // A kernel is at work that rings no bell: look often.
   bool wants_looks() const { return !given_up_ && entered_.load() != left_.load(); }
 
@@ -111,12 +126,14 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Result<Lane*> lane_for(const Form& form);
   void lay_out(Call& call) const;
   Form slice_of(const Call& call, std::uint32_t slice) const;
-  Status number(Call& call);
+  Status number(const std::shared_ptr<Call>& call);
+  bool kernels_are_well();
   Status begin_next(Lane& lane);
   bool advance(Lane& lane);
 
   Status enqueue(Calls calls);
-  Status enqueue_alone(const Call& call, Keep& keep);
+  Status enqueue_kernels(const Call& call);
+  Status enqueue_alone(const Call& call);
   Status enqueue_in(const Call& call, std::uint32_t slice);
   Status enqueue_out(const Call& call, std::uint32_t slice);
   Status enqueue_group(Calls calls, Keep& keep);
@@ -139,10 +156,12 @@ class Relay : public std::enable_shared_from_this<Relay> {
   StreamHandle last_stream_ = nullptr;
   bool any_ = false;
   std::vector<std::unique_ptr<Manifest>> manifests_;
+  std::unique_ptr<PeerMemory> peers_;
+  std::uint32_t kernel_ = 0, meeting_ = 1;  // the last kernel's number, the next one's first meeting
 
   // Under the engine's lock.
   std::map<int, std::unique_ptr<Lane>> lanes_;  // -1: collectives; 2 * peer: sends; 2 * peer + 1: receives
-  std::deque<std::shared_ptr<Operation>> unfinished_;  // what the user holds, in the order in which streams pass
+  std::deque<std::shared_ptr<Call>> unfinished_;  // in the order in which streams pass
   std::size_t memory_bytes_ = 0;
   std::uint32_t ended_ = 0;  // of those
   std::atomic<bool> given_up_{false};

@@ -31,8 +31,9 @@ bool Engine::check_deadlines() {
   const auto pending = pending_;
   bool any = false;
   for (const auto& operation : pending) {
-    if (operation->complete() || !operation->execution || operation->execution->finished()) continue;
-    const std::uint64_t moved = operation->execution->moved_bytes();
+    const bool runs = operation->execution ? !operation->execution->finished() : !operation->meets.empty();
+    if (operation->complete() || !runs) continue;
+    const std::uint64_t moved = operation->execution ? operation->execution->moved_bytes() : 0;
     if (moved != operation->last_moved_bytes || operation->last_moved == TimePoint{}) {
       operation->last_moved_bytes = moved;
       operation->last_moved = now;
@@ -48,16 +49,16 @@ bool Engine::look_at(Operation& operation, TimePoint now) {
   const milliseconds timeout = settings_.timeout, absent = settings_.absent_timeout;
   const milliseconds shorter = timeout.count() == 0 ? absent : absent.count() == 0 ? timeout : std::min(timeout, absent);
   const Nanoseconds quiet = now - operation.last_moved, half = Nanoseconds(shorter) / 2;
-  if (quiet >= kNoteAfter && operation.noted_moved_bytes != operation.last_moved_bytes) {
+  if (operation.execution && quiet >= kNoteAfter && operation.noted_moved_bytes != operation.last_moved_bytes) {
     operation.noted_moved_bytes = operation.last_moved_bytes;
     journal_.waits(operation);
   }
-  look_for_hang(operation, quiet, now);
+  if (operation.execution) look_for_hang(operation, quiet, now);
   if (shorter.count() == 0 || quiet < half) return false;
   Member& member = operation.member();
   const bool collective = operation.call.collective != Collective::send;
   const Nanoseconds ask_every = std::max(half, quiet / 2) / kAsks;
-  const Watch::Question question{operation.execution->waits_for(), collective, operation.sequence, now - kFreshAsks * ask_every};
+  const Watch::Question question{operation.waits_for(), collective, operation.sequence, now - kFreshAsks * ask_every};
   member.watch().heard(member.rank(), report_of(member), now);      // whoever else may have asked us
   if (directory_) ask(member, member.watch().to_ask(question, now - ask_every), now);
   if (quiet <= shorter) return false;
@@ -81,9 +82,11 @@ Report Engine::report_of(const Member& member) const {
   report.started = member.started();
   std::set<int> waits;
   for (const auto& operation : pending_) {
-    if (&operation->member() != &member || !operation->execution) continue;
+    const std::vector<int> awaited = operation->waits_for();
+    if (&operation->member() != &member || (!operation->execution && awaited.empty())) continue;
     report.pending = true;
-    for (const int rank : operation->execution->waits_for()) waits.insert(rank);
+    waits.insert(awaited.begin(), awaited.end());
+    if (!operation->execution) continue;
     const bool collective = operation->call.collective != Collective::send;
     for (Stand stand : operation->execution->stands(kMaxStands)) {
       stand.sequence = operation->sequence;
@@ -101,7 +104,7 @@ Report Engine::report_of(const Member& member) const {
 Status Engine::stall_of(const Operation& operation, const Holdup& holdup, Nanoseconds quiet) const {
   const Member& member = operation.member();
   std::string who;
-  for (const int rank : operation.execution->waits_for()) who += (who.empty() ? "" : ", ") + describe(member.world_rank(rank));
+  for (const int rank : operation.waits_for()) who += (who.empty() ? "" : ", ") + describe(member.world_rank(rank));
   std::string text = fmt::format("operation {} {}: nothing moved for {:.3g} s; {} waits for {}", operation.sequence, to_string(operation.call),
                                  std::chrono::duration<double>(quiet).count(), describe(world_rank_), who.empty() ? "nobody" : who);
   const std::string culprit = holdup.rank < 0 ? "" : describe(member.world_rank(holdup.rank));

@@ -5,9 +5,15 @@
 #include <utility>
 
 #include "comm/member.h"
+#include "core/log.h"
 #include "kernels/cuda/cuda_device.h"
 
 namespace tutti::comm {
+
+namespace {
+constexpr const char* kByKernels = "all_reduce by kernels in the memory of the GPUs";
+constexpr std::size_t kMostWays = 4096;  // remembered
+}  // namespace
 
 bool Member::is_held(std::uint32_t sequence) const {
   const std::uint32_t at = sequence - first_sequence_;
@@ -15,7 +21,9 @@ bool Member::is_held(std::uint32_t sequence) const {
 }
 
 std::uint32_t Member::started() const {
-  const auto first = held_ ? std::find(window_.begin(), window_.end(), held_) : window_.end();
+  const auto first = std::find_if(window_.begin(), window_.end(), [this](const auto& operation) {
+    return operation && (operation == held_ || (operation->in_kernel && operation->meets.empty()));
+  });
   return first == window_.end() ? next_sequence_ : first_sequence_ + std::uint32_t(first - window_.begin());
 }
 
@@ -45,6 +53,52 @@ Result<std::shared_ptr<Relay>> Member::relay() {
   }
   relay_ = *relay;
   return relay;
+}
+
+Result<std::string> Member::use_gpu() {
+  const auto gpu = device();
+  // Who has none takes part all the same: the others wait.
+  const auto carrier = gpu ? relay() : Result<std::shared_ptr<Relay>>(gpu.status());
+  if (carrier && (*carrier)->has_peers()) return std::string(kByKernels);
+  auto made = PeerMemory::make(carrier ? device_ : nullptr, carrier ? "" : carrier.status().text(), *this);
+  if (!carrier) return carrier.status();
+  if (!made) return made.status();
+  if (!made->memory) {
+    const std::string text = fmt::format("through the host's memory: {}", made->why_not);
+    log::info("operations on streams go {}", text);
+    return text;
+  }
+  if (Status status = (*carrier)->use(std::move(made->memory)); !status.ok()) return status;
+  return std::string(kByKernels);
+}
+
+GpuWay Member::gpu_way(const AllReduce& call) {
+  auto held = engine_->lock();
+  const std::uint64_t bytes = call.count * size_of(call.type);
+  if (const auto known = gpu_ways_.find(bytes); known != gpu_ways_.end()) return known->second;
+  GpuQuestion question{bytes, rank_count(), 0, false};
+  Question host;
+  host.request = {Collective::all_reduce, rank_count(), 0, true, levels_, {}, engine_->settings().channels};
+  host.bytes = bytes;
+  if (const auto plans = planner_.plans(host)) {
+    question.host_seconds = plans->front().seconds;
+    question.host_rule = plans->front().reason.starts_with("TUTTI_");
+  }
+  if (gpu_ways_.size() >= kMostWays) gpu_ways_.clear();
+  return gpu_ways_[bytes] = gpu_plans(question, engine_->settings()).front().way;
+}
+
+Status Member::start_in_kernel(const AllReduce& call, const std::shared_ptr<Operation>& operation) {
+  if (destroyed_) return Status(Code::invalid_state, "the communicator was destroyed");
+  if (!broken_.ok()) return broken_;
+  operation->call = {Collective::all_reduce, call.type, call.op, 0, call.count};
+  operation->in_kernel = true;
+  operation->sequence = next_sequence_++;
+  if (window_.empty()) first_sequence_ = operation->sequence;
+  window_.push_back(operation);
+  calls_[operation->sequence % calls_.size()] = pack(operation->call);
+  engine_->start_in_kernel(operation);
+  return {};
 }
 
 Work Member::start_on(StreamHandle stream, const Form& form) {

@@ -30,6 +30,9 @@ struct Settings {
   std::optional<ByteCount> direct_threshold;          // TUTTI_DIRECT_THRESHOLD
   int channels = 1;                                   // TUTTI_CHANNELS: rings at once
   std::string transport = "auto";                     // TUTTI_TRANSPORT: auto, shm, tcp, rdma
+  std::string p2p = "auto";                           // TUTTI_P2P: memory of other GPUs: auto, 0, 1
+  std::optional<ByteCount> one_shot_threshold;        // TUTTI_ONE_SHOT_THRESHOLD
+  std::optional<ByteCount> two_shot_threshold;        // TUTTI_TWO_SHOT_THRESHOLD
   std::string order = "any";                          // TUTTI_ORDER: any, canonical
   ByteCount segment = 0;                              // TUTTI_SEGMENT: 0 = by transport
   int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library

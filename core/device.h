@@ -9,6 +9,7 @@
 #include <tutti/status.h>
 #include <tutti/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,10 +39,55 @@ struct DeviceReduction {
   const double* factors = nullptr;  // premul_sum: n of them, read before the call returns
 };
 
+// Names memory of a device to other ranks of the host, in this process or another one. Bytes, to be sent by any means.
+struct MemoryHandle {
+  std::array<std::byte, 128> bytes{};
+  bool operator==(const MemoryHandle&) const = default;
+};
+
+// What a kernel among ranks and its host tell each other, in pinned memory. Zero at first.
+struct SharedWords {
+  std::uint32_t abort = 0;    // by the host: kernels that wait for a peer end
+  std::uint32_t begun = 0;    // by the kernel: number of the last call that has begun
+  std::uint32_t outcome = 0;  // by the kernel: kAborted or kMismatch; then outputs are unspecified
+  std::uint32_t peer = 0;     // kMismatch: who made which other call, instead of this rank's of that number
+  std::uint32_t number = 0;
+  std::uint32_t call[2] = {};
+  static constexpr std::uint32_t kAborted = 1, kMismatch = 2;
+};
+
+// all_reduce in one kernel among ranks whose areas all can reach. Every rank has one: halves that calls use in turn, and
+// behind them flags, zero before the first call. All ranks give the same sizes, and the same numbers.
+struct SharedReduction {
+  static constexpr int kMostRanks = 8, kMostBlocks = 32;
+  static constexpr std::size_t kFlagWords = std::size_t(kMostBlocks) * kMostRanks;  // one a block and rank
+  static constexpr std::size_t kFlagBytes = kFlagWords * 5 * sizeof(std::uint32_t);  // flags; two calls of two words each
+  static std::size_t area_bytes(std::size_t half) { return 2 * half + kFlagBytes; }
+  static constexpr std::uint32_t meetings(bool two_shot) { return two_shot ? 2 : 1; }
+
+  bool two_shot = false;
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;  // may be input
+  std::size_t count = 0;        // fits into a half
+  int rank = 0, ranks = 1, blocks = 1;
+  std::byte* areas[kMostRanks] = {};
+  std::size_t half = 0;       // bytes, a multiple of 16
+  std::uint32_t number = 1;   // of this call; odd and even ones have a half each
+  std::uint32_t meeting = 1;  // the next call's is this one's and meetings()
+  std::uint64_t call = 0;     // what this rank calls: the others must call the same
+  SharedWords* words = nullptr;
+  double factor = 1;          // premul_sum: of this rank
+  const std::byte* factor_on_device = nullptr;  // instead, of `type`
+};
+
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string describe() const = 0;   // "CUDA device 0 (NAME)"
+  // The same text wherever the same piece of hardware is meant, and for no other.
+  virtual std::string identity() const = 0;
 
   // out_of_resources: how much, and what the device said.
   virtual Result<std::byte*> allocate(std::size_t bytes) = 0;
@@ -58,6 +104,18 @@ class Device {
   virtual bool reaches(const void* memory) = 0;
   // Waits until all that was enqueued has run.
   virtual Status synchronize(StreamHandle stream) = 0;
+  virtual Result<StreamHandle> open_stream() = 0;
+  virtual void close_stream(StreamHandle stream) = 0;  // as release_pinned; what is enqueued on it still runs
+
+  // Memory that other ranks of the host can reach: zeroed, kept until the process ends.
+  virtual Result<std::byte*> allocate_shared(std::size_t bytes) = 0;
+  // unsupported: why it cannot be named to others.
+  virtual Result<MemoryHandle> share(std::byte* memory) = 0;
+  // Where kernels and copies of this device reach what another one has shared. unsupported, and why: no way from GPU to
+  // GPU, or a GPU that this process does not see.
+  virtual Result<std::byte*> open_shared(const MemoryHandle& handle) = 0;
+  virtual void close_shared(std::byte* memory) = 0;  // as release_pinned
+
   // Whether what is enqueued goes into a graph instead of running.
   virtual Result<bool> capturing(StreamHandle stream) = 0;
   virtual Status record(StreamHandle stream, EventHandle event) = 0;
@@ -75,6 +133,7 @@ class Device {
   virtual Status reduce(StreamHandle stream, const DeviceReduction& reduction) = 0;
   virtual Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
                       std::size_t count) = 0;
+  virtual Status all_reduce(StreamHandle stream, const SharedReduction& reduction) = 0;
 
   // Of its memory, for other devices: a dma-buf, whose descriptor is the caller's, and where in it the memory begins.
   // unsupported: why there is none.

@@ -116,6 +116,18 @@ std::optional<std::string> distance(std::string_view value) {
   return std::nullopt;
 }
 
+std::optional<std::string> no_peers(std::string_view value) {
+  if (value == "1") return "0";
+  return std::nullopt;
+}
+
+std::optional<std::string> peer_level(std::string_view value) {
+  const std::string level = lower(value);
+  if (level == "loc" || level == "0") return "0";
+  if (level == "sys" || level == "5") return "auto";
+  return std::nullopt;
+}
+
 std::optional<std::string> as_it_is(std::string_view value) { return std::string(value); }
 
 struct Entry {
@@ -134,7 +146,8 @@ const Entry kEntries[] = {
     {{"NCCL_DEBUG", "TUTTI_LOG", "VERSION and WARN: warning, INFO: info, TRACE: debug"}, debug},
     {{"NCCL_TOPO_FILE", "TUTTI_TOPOLOGY_FILE", "a machine's description"}, as_it_is},
     {{"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPOLOGY_DUMP", "where to write it"}, as_it_is},
-    {{"NCCL_P2P_DISABLE", "", "no peer access between GPUs is used"}},
+    {{"NCCL_P2P_DISABLE", "TUTTI_P2P", "1: 0"}, no_peers, "0"},
+    {{"NCCL_P2P_LEVEL", "TUTTI_P2P", "LOC or 0: 0; SYS or 5: auto; others are not known: the test at start decides"}, peer_level},
     {{"NCCL_IB_DISABLE", "TUTTI_IB_HCA", "1: ^*, no device"}, no_rdma, "0"},
     {{"NCCL_IB_HCA", "TUTTI_IB_HCA", "prefixes; = exact, ^ excludes, :port behind a name"}, devices},
     {{"NCCL_IB_GID_INDEX", "TUTTI_IB_GID_INDEX", "entry of the GID table"}, number, "-1"},

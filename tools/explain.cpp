@@ -130,7 +130,7 @@ Result<comm::Explanation> answer(const Asked& asked, std::string& where, std::st
   if (const auto* trials = profile.find(asked.hosts == 1 ? comm::medium_within_hosts(*settings) : comm::Medium::network, ranks, comm::shape_of(placed->placement.levels))) placed->placement.prices.trials = *trials;
   where = fmt::format("{} rank{} on {} host{} ({}s of {})", ranks, ranks == 1 ? "" : "s", asked.hosts, asked.hosts == 1 ? "" : "s", placed->device,
                       file.empty() ? "this machine" : file);
-  auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings);
+  auto explanation = comm::explain(*collective, *bytes, ranks, placed->placement, *settings, asked.hosts == 1 && gpus > 1);
   if (!explanation) return explanation;
   const algorithms::Request request = comm::request_on(placed->placement, *collective, ranks, *settings);
   if (asked.simulate) simulate(request, placed->placement, *explanation, told);
@@ -147,6 +147,13 @@ int run(const Asked& asked) {
   if (!explanation) return refuse("explain", explanation.status());
   std::fputs((asked.json ? explanation_json(*explanation) : explanation_text(*explanation, where) + told).c_str(), stdout);
   return 0;
+}
+
+std::string gpu_text(const comm::Explanation& e) {
+  std::string text = "\non streams, where use_gpu() finds that all GPUs reach each other's memory (prices assumed):\n";
+  for (std::size_t i = 0; i < e.gpu.size(); ++i) text += fmt::format("{} {:<20} {:>12}\n", i == 0 ? '*' : ' ', name_of(e.gpu[i].way), time_text(e.gpu[i].seconds * 1e6));
+  return text + fmt::format("chosen: {}: {}; the one-shot kernel up to {}\n", name_of(e.gpu[0].way), e.gpu[0].reason,
+                            e.one_shot_up_to >> 40 ? "any size" : size_text(e.one_shot_up_to));
 }
 
 }  // namespace
@@ -168,6 +175,7 @@ std::string explanation_text(const comm::Explanation& e, const std::string& wher
   for (std::size_t i = 0; i < e.borders.size(); ++i) prices += fmt::format("{}{} {}", i ? ", " : "", e.borders[i], e.measured[i] ? "measured" : "assumed");
   text += fmt::format("\nprices: {}\nchosen: {}: {}\nlimiting link: {}\n", prices, e.candidates[0].algorithm, e.reason,
                       e.limiting_link == "rank" ? "between ranks of one group" : "between groups by " + e.limiting_link);
+  if (!e.gpu.empty()) text += gpu_text(e);
   if (!e.refused.empty()) text += "not candidates:\n";
   for (const auto& why : e.refused) text += "  " + why + "\n";
   return text;
@@ -181,6 +189,8 @@ std::string explanation_json(const comm::Explanation& e) {
     out["candidates"].push_back({{"algorithm", c.algorithm}, {"steps", c.steps}, {"bytes_on_wire", c.bytes_on_wire}, {"hops", c.hops},
                                  {"slow_link_hops", c.slow_link_hops}, {"predicted_us", c.predicted_us}, {"measured_us", or_null(c.measured_us)},
                                  {"simulated_us", or_null(c.simulated_us)}, {"limiting_link", c.limiting_border}, {"canonical", c.canonical}});
+  for (const auto& plan : e.gpu) out["on_streams"].push_back({{"way", name_of(plan.way)}, {"predicted_us", plan.seconds * 1e6}});
+  if (!e.gpu.empty()) out["on_streams_reason"] = e.gpu[0].reason;
   out["refused"] = e.refused;
   return out.dump(2) + "\n";
 }

@@ -222,6 +222,11 @@ class Communicator {
   Work send(const Send& call);
   Work recv(const Recv& call);
 
+  // Collective, blocks: ranks that call on streams of GPUs find out whether they reach each other's memory, by writing and reading.
+  // Where they do, an all_reduce is a kernel from then on, and all ranks make it on streams, or none; where they do not, nothing
+  // changes. Says which and why. unsupported: no GPU here; errors of an operation. Not inherited by split, shrink and grow.
+  Result<std::string> use_gpu();
+
   // Between the two, operations on this communicator from this thread are gathered; end_group() starts them together and
   // gives one Work that completes when all have, with the first failure. The Works of the single calls stay valid. Calls on streams
   // go on at once, however many sends and receives there are; each of their streams goes on when all have ended. They are numbered

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cuda/shared_body.h"
-
 #if defined(TUTTI_HAS_CUDA)
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -12,15 +10,20 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <random>
+#include <set>
+#include <vector>
 
 #include "core/check.h"
 #include "kernels/cast.h"
 #include "kernels/cuda/await_body.h"
 #include "kernels/cuda/carry_body.h"
 #include "kernels/cuda/cast_body.h"
+#include "kernels/cuda/shared_body.h"
 #include "kernels/cuda/table.h"
 
 namespace tutti::kernels::cuda {
@@ -72,6 +75,23 @@ Function find_in_driver(const char* name, unsigned version) {
 using StreamWait = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 using GetRangeHandle = CUresult (*)(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long);
 
+// What a MemoryHandle holds: where the memory is for this process's own threads, and CUDA's name of it for others.
+struct Named {
+  std::uint64_t process = 0;  // drawn by each process
+  void* memory = nullptr;
+  int device = 0, refused = 0;  // a cudaError_t, why there is no name
+  cudaIpcMemHandle_t name{};
+};
+static_assert(sizeof(Named) <= sizeof(MemoryHandle));
+
+std::uint64_t this_process() {
+  static const std::uint64_t drawn = [] {
+    std::random_device random;
+    return std::uint64_t(random()) << 32 | random();
+  }();
+  return drawn;
+}
+
 // The GPU that is meant, for as long as a call takes: the thread may have another one current.
 class Current {
  public:
@@ -89,13 +109,28 @@ class Current {
   int before_ = -1;
 };
 
+// Done when it returns, and in nobody's way: the default stream would wait for others, and be waited for.
+cudaError_t clear(void* memory, std::size_t bytes) {
+  cudaStream_t stream = nullptr;
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); error != cudaSuccess)
+    return error;
+  cudaError_t error = cudaMemsetAsync(memory, 0, bytes, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+  return error;
+}
+
+constexpr std::size_t kSharedUnit = 2 << 20;  // smaller allocations may share a piece of memory, which has one name
+
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int index, std::string name)
-      : index_(index), name_(std::move(name)), stream_wait_(find_in_driver<StreamWait>("cuStreamWaitValue32", 12000)),
+  CudaDevice(int index, std::string name, std::string identity)
+      : index_(index), name_(std::move(name)), identity_(std::move(identity)),
+        stream_wait_(find_in_driver<StreamWait>("cuStreamWaitValue32", 12000)),
         get_range_handle_(find_in_driver<GetRangeHandle>("cuMemGetHandleForAddressRange", 11070)) {}
 
   std::string describe() const override { return name_; }
+  std::string identity() const override { return identity_; }
   Result<std::byte*> allocate(std::size_t bytes) override {
     const Current use(index_);
     void* memory = nullptr;
@@ -148,6 +183,48 @@ class CudaDevice final : public Device {
     const Current use(index_);
     return status_of(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "waiting for the stream");
   }
+  Result<StreamHandle> open_stream() override {
+    const Current use(index_);
+    cudaStream_t stream = nullptr;
+    const Status status = status_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
+    return status.ok() ? Result<StreamHandle>(stream) : status;
+  }
+  void close_stream(StreamHandle stream) override {
+    std::lock_guard held(mutex_);
+    streams_.push_back(stream);
+  }
+
+  Result<std::byte*> allocate_shared(std::size_t bytes) override {
+    give_back();
+    const Current use(index_);
+    void* memory = nullptr;
+    const std::size_t whole = (bytes + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
+    if (Status status = status_of(cudaMalloc(&memory, whole), fmt::format("{} bytes of device memory", whole));
+        !status.ok())
+      return status;
+    const Status status = status_of(clear(memory, whole), "zeroes in device memory");
+    return status.ok() ? Result<std::byte*>(static_cast<std::byte*>(memory)) : status;
+  }
+  Result<MemoryHandle> share(std::byte* memory) override {
+    const Current use(index_);
+    Named named{this_process(), memory, index_, 0, {}};
+    named.refused = int(cudaIpcGetMemHandle(&named.name, memory));  // threads of this process do without
+    if (named.refused) cudaGetLastError();
+    MemoryHandle handle;
+    std::memcpy(handle.bytes.data(), &named, sizeof named);
+    return handle;
+  }
+  Result<std::byte*> open_shared(const MemoryHandle& handle) override {
+    give_back();
+    Named named;
+    std::memcpy(&named, handle.bytes.data(), sizeof named);
+    return named.process == this_process() ? open_ours(named) : open_theirs(named);
+  }
+  void close_shared(std::byte* memory) override {
+    std::lock_guard held(mutex_);
+    closed_.push_back(memory);
+  }
+
   Result<bool> capturing(StreamHandle stream) override {
     const Current use(index_);
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -198,8 +275,8 @@ class CudaDevice final : public Device {
     return status_of(cudaError_t(launch_carry(blocks, stream, carriage)), "the kernel of a group");
   }
   Status reduce(StreamHandle stream, const DeviceReduction& r) override {
-    const Current use(index_);
     TUTTI_CHECK(r.n >= 1 && r.n <= kPassInputs && r.divide_by != 0);
+    const Current use(index_);
     ReduceArguments a;
     a.out = r.out;
     std::copy_n(r.inputs, r.n, a.inputs);
@@ -218,6 +295,15 @@ class CudaDevice final : public Device {
     const CastArguments a{out, in, count};
     return status_of(cudaError_t(table_of(from).cast[int(to)](blocks_for(count * size_of(from)), stream, &a)),
                      "the kernel of a cast");
+  }
+  Status all_reduce(StreamHandle stream, const SharedReduction& r) override {
+    TUTTI_CHECK(r.blocks >= 1 && r.blocks <= SharedReduction::kMostBlocks && r.ranks <= kSharedRanks &&
+                r.count * size_of(r.type) <= r.half);
+    const Current use(index_);
+    const SharedArguments a = arguments_of(r, rounded_factor(r.type, r.factor));
+    const TypeTable& table = table_of(r.type);
+    const Launch launch = (r.two_shot ? table.two_shot : table.one_shot)[combine_of(r.op)];
+    return status_of(cudaError_t(launch(r.blocks, stream, &a)), "the kernel of an all_reduce");
   }
 
   // The driver wants whole pages of the host.
@@ -256,8 +342,59 @@ class CudaDevice final : public Device {
     return at == spare.end() ? nullptr : spare.extract(at).mapped();
   }
 
+  // Of another thread of this process: the pointer serves, if the one GPU reaches the other.
+  Result<std::byte*> open_ours(const Named& named) {
+    const auto at = static_cast<std::byte*>(named.memory);
+    if (named.device == index_) return at;
+    int can = 0;
+    cudaDeviceCanAccessPeer(&can, index_, named.device);
+    if (!can)
+      return Status(
+          Code::unsupported,
+          fmt::format("CUDA device {} has no peer access to device {} (the driver offers none: not under one PCIe "
+                      "root, or a card without it; nvidia-smi topo -p2p r shows it)",
+                      index_, named.device));
+    const Current use(index_);
+    const cudaError_t error = cudaDeviceEnablePeerAccess(named.device, 0);
+    if (error == cudaSuccess) return at;
+    cudaGetLastError();
+    if (error == cudaErrorPeerAccessAlreadyEnabled) return at;
+    return Status(Code::unsupported, status_of(error, fmt::format("peer access to device {}", named.device)).text());
+  }
+  Result<std::byte*> open_theirs(const Named& named) {
+    if (named.refused)
+      return Status(Code::unsupported,
+                    status_of(cudaError_t(named.refused), "a name of its memory for other processes").text());
+    const Current use(index_);
+    void* memory = nullptr;
+    const cudaError_t error = cudaIpcOpenMemHandle(&memory, named.name, cudaIpcMemLazyEnablePeerAccess);
+    if (error != cudaSuccess) {
+      cudaGetLastError();
+      return Status(Code::unsupported, status_of(error,
+                                                 "memory of another process's GPU (both processes must see both GPUs: "
+                                                 "CUDA_VISIBLE_DEVICES, containers)")
+                                           .text());
+    }
+    std::lock_guard held(mutex_);
+    opened_.insert(static_cast<std::byte*>(memory));
+    return static_cast<std::byte*>(memory);
+  }
+
+  // What was released, from a thread that may call CUDA.
+  void give_back() {
+    std::lock_guard held(mutex_);
+    for (StreamHandle stream : streams_) cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+    for (std::byte* memory : closed_)
+      if (const auto at = opened_.find(memory); at != opened_.end()) {
+        cudaIpcCloseMemHandle(memory);
+        opened_.erase(at);
+      }
+    streams_.clear();
+    closed_.clear();
+  }
+
   int index_;
-  std::string name_;
+  std::string name_, identity_;
   StreamWait stream_wait_;
   GetRangeHandle get_range_handle_;
   std::mutex mutex_;
@@ -265,7 +402,16 @@ class CudaDevice final : public Device {
   // Kept for the next: to free pinned memory waits for all streams of the GPU, and they may wait for who wants to.
   std::multimap<std::size_t, std::byte*> spare_pinned_;
   std::multimap<std::size_t, EventHandle> spare_events_;
+  std::vector<StreamHandle> streams_;
+  std::multiset<std::byte*> opened_;  // by a name: as often as it was opened
+  std::vector<std::byte*> closed_;
 };
+
+std::string identity_of(const cudaDeviceProp& properties) {
+  std::string text = "GPU-";
+  for (const char byte : properties.uuid.bytes) text += fmt::format("{:02x}", std::uint8_t(byte));
+  return text;
+}
 
 }  // namespace
 
@@ -289,16 +435,8 @@ Result<std::shared_ptr<Device>> open_device(int wanted) {
         fmt::format("no GPU can be used here: CUDA says {} ({}); is there a driver, and does nvidia-smi list the GPU?",
                     cudaGetErrorString(error), cudaGetErrorName(error)));
   }
-  return (*devices)[index] =
-             std::make_shared<CudaDevice>(index, fmt::format("CUDA device {} ({})", index, properties.name));
-}
-
-Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op, int blocks,
-                  const SharedArguments& arguments) {
-  TUTTI_CHECK(blocks >= 1 && blocks <= kSharedBlocks && arguments.ranks <= kSharedRanks);
-  const TypeTable& table = table_of(type);
-  const Launch launch = (two_shot ? table.two_shot : table.one_shot)[combine_of(op)];
-  return status_of(cudaError_t(launch(blocks, stream, &arguments)), "the kernel of an all_reduce");
+  return (*devices)[index] = std::make_shared<CudaDevice>(
+             index, fmt::format("CUDA device {} ({})", index, properties.name), identity_of(properties));
 }
 
 }  // namespace tutti::kernels::cuda
@@ -311,18 +449,7 @@ Result<std::shared_ptr<Device>> open_device(int) {
   return Status(Code::unsupported,
                 "this build of tutti has no CUDA: build it where nvcc is found (TUTTI_CUDA=ON says why it is not)");
 }
-Status all_reduce(StreamHandle, bool, DataType, ReduceOp, int, const SharedArguments&) {
-  return open_device().status();
-}
 
 }  // namespace tutti::kernels::cuda
 
 #endif
-
-namespace tutti::kernels::cuda {
-
-std::uint32_t meetings(bool two_shot) {
-  return two_shot ? TwoShot<DataType::i8, kSum>::kMeetings : OneShot<DataType::i8, kSum>::kMeetings;
-}
-
-}  // namespace tutti::kernels::cuda

@@ -5,15 +5,7 @@
 
 namespace tutti::kernels::cuda {
 
-struct SharedArguments;  // kernels/cuda/shared_body.h
-
 // unsupported: built without CUDA; no driver, or no GPU: what the driver said.
 Result<std::shared_ptr<Device>> open_device(int device = -1);
-
-// The collectives in a kernel, with as many blocks on all ranks; the next call's `meeting` is this one's and
-// meetings().
-Status all_reduce(StreamHandle stream, bool two_shot, DataType type, ReduceOp op, int blocks,
-                  const SharedArguments& arguments);
-std::uint32_t meetings(bool two_shot);
 
 }  // namespace tutti::kernels::cuda

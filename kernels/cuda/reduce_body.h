@@ -44,6 +44,16 @@ TUTTI_ANYWHERE Acc factor_of(std::uint64_t word) {
     return Acc(word);
 }
 
+template <class Acc>
+TUTTI_ANYWHERE std::uint64_t word_of(Acc factor) {
+  if constexpr (sizeof(Acc) == 8)
+    return bits_as<std::uint64_t>(factor);
+  else if constexpr (sizeof(Acc) == 4)
+    return bits_as<std::uint32_t>(factor);
+  else
+    return std::uint64_t(factor);
+}
+
 // kInputs: known when compiled, up to kKnownInputs, or 0: ReduceArguments::n.
 inline constexpr int kKnownInputs = 4;
 template <DataType kType, Combine kOp, int kInputs>

@@ -7,28 +7,49 @@
 // its own part of the vector throughout and meets the same block of the other ranks, so no grid-wide barrier is needed.
 // Halves in turn make the barrier at the end unnecessary: who comes to the next call has finished reading this one.
 //
-// A peer that never comes: whoever waits for it polls `abort`, which the host sets; then the kernel ends with *outcome
-// = 1 and the output is unspecified. After that flags and halves are void: the communicator makes new ones.
+// With the first flag goes the call: ranks that make different ones find out at once. A peer that never comes: whoever
+// waits for it looks at `abort` now and then, which the host sets. Either way the kernel ends, says so in `words`, and
+// the output is unspecified. After that flags and halves are void.
+#include <core/device.h>
 #include <kernels/cuda/reduce_body.h>
 
 namespace tutti::kernels::cuda {
 
-inline constexpr int kSharedRanks = kPassInputs, kSharedBlocks = 32;
-inline constexpr std::size_t kFlagWords = std::size_t(kSharedBlocks) * kSharedRanks;  // of each rank
+inline constexpr int kSharedRanks = SharedReduction::kMostRanks;
+static_assert(kSharedRanks <= kPassInputs);
+inline constexpr std::size_t kFlagWords = SharedReduction::kFlagWords;
 
 struct SharedArguments {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;  // may be input
   std::size_t count = 0;
   int rank = 0, ranks = 1;
-  std::byte* exchange[kSharedRanks] = {};   // this call's half of each rank's buffer; at a multiple of 16
-  std::uint32_t* flags[kSharedRanks] = {};  // of each rank, kFlagWords, zero before the first call
-  std::uint32_t meeting = 1;                // number of this call's first meeting; it has kMeetings
-  const std::uint32_t* abort = nullptr;     // pinned memory of the host
-  std::uint32_t* outcome = nullptr;         // likewise; 0 before
+  std::byte* exchange[kSharedRanks] = {};   // this call's half of each rank's area; at a multiple of 16
+  std::uint32_t* flags[kSharedRanks] = {};  // of each rank, zero before the first call
+  std::uint32_t number = 1;                 // of this call
+  std::uint32_t meeting = 1;                // number of its first meeting
+  std::uint64_t call = 0;
+  SharedWords* words = nullptr;
   std::uint32_t divide_by = 1, scaled = 0;
   std::uint64_t factor = 0;  // of this rank, as in ReduceArguments
+  const std::byte* factor_on_device = nullptr;  // instead, of the type
 };
+
+inline SharedArguments arguments_of(const SharedReduction& r, std::uint64_t rounded_factor) {
+  SharedArguments a;
+  a.input = r.input, a.output = r.output, a.count = r.count;
+  a.rank = r.rank, a.ranks = r.ranks;
+  for (int k = 0; k < r.ranks; ++k) {
+    a.exchange[k] = r.areas[k] + r.number % 2 * r.half;
+    a.flags[k] = reinterpret_cast<std::uint32_t*>(r.areas[k] + 2 * r.half);
+  }
+  a.number = r.number, a.meeting = r.meeting, a.call = r.call, a.words = r.words;
+  a.divide_by = r.op == ReduceOp::avg ? std::uint32_t(r.ranks) : 1;
+  a.scaled = r.op == ReduceOp::premul_sum;
+  a.factor = rounded_factor;
+  a.factor_on_device = r.factor_on_device;
+  return a;
+}
 
 struct Part {
   std::size_t begin, end;
@@ -41,21 +62,52 @@ TUTTI_ANYWHERE Part part_of(Part whole, std::size_t i, std::size_t n) {
   return {begin < whole.end ? begin : whole.end, end < whole.end ? end : whole.end};
 }
 
-// This block of all ranks meets. False: aborted; then for all threads of the block.
+inline constexpr std::uint32_t kLooksBetweenPauses = 32;
+
+// Where a rank's call of that number stands among a rank's flags, behind them: two words.
+TUTTI_ANYWHERE std::uint32_t* call_words(std::uint32_t* flags, std::uint32_t number, std::size_t at) {
+  return flags + kFlagWords + (number % 2 * kFlagWords + at) * 2;
+}
+
+// One thread with one peer. False: aborted, or the peer makes another call; then `words` say so.
+template <class Thread>
+TUTTI_ANYWHERE bool meet_peer(const SharedArguments& a, std::uint32_t meeting, int peer, Thread& thread) {
+  const std::size_t row = thread.block() * kSharedRanks, mine = row + std::size_t(a.rank),
+                    theirs = row + std::size_t(peer);
+  const std::uint32_t call[2] = {std::uint32_t(a.call), std::uint32_t(a.call >> 32)};
+  std::uint32_t* const told = call_words(a.flags[peer], a.number, mine);
+  told[0] = call[0], told[1] = call[1];
+  thread.release(a.flags[peer] + mine, meeting);
+  for (std::uint32_t looks = 1; std::int32_t(thread.acquire(a.flags[a.rank] + theirs) - meeting) < 0; ++looks) {
+    if (looks % kLooksBetweenPauses != 0) continue;
+    if (thread.acquire(&a.words->abort) != 0) {
+      if (thread.acquire(&a.words->outcome) == 0) thread.release(&a.words->outcome, SharedWords::kAborted);
+      return false;
+    }
+    thread.pause();
+  }
+  const std::uint32_t* const heard = call_words(a.flags[a.rank], a.number, theirs);
+  if (heard[0] == call[0] && heard[1] == call[1]) return true;
+  if (thread.block() == 0 && thread.acquire(&a.words->outcome) == 0) {
+    a.words->call[0] = heard[0], a.words->call[1] = heard[1];
+    a.words->number = a.number, a.words->peer = std::uint32_t(peer);
+    thread.release(&a.words->outcome, SharedWords::kMismatch);
+  }
+  return false;
+}
+
+// This block of all ranks meets. False: the call is over; then for all threads of the block.
 template <class Thread>
 TUTTI_ANYWHERE bool meet(const SharedArguments& a, std::uint32_t meeting, Thread& thread) {
   thread.sync();
-  bool aborted = false;
-  if (thread.in_block() < std::size_t(a.ranks)) {
-    const std::size_t peer = thread.in_block(), row = thread.block() * kSharedRanks;
-    thread.release(a.flags[peer] + row + std::size_t(a.rank), meeting);
-    while (std::int32_t(thread.acquire(a.flags[a.rank] + row + peer) - meeting) < 0 && !aborted) {
-      aborted = thread.acquire(a.abort) != 0;
-      thread.pause();
-    }
-    if (aborted) thread.release(a.outcome, 1);
-  }
-  return !thread.any(aborted);
+  bool over = false;
+  if (thread.in_block() < std::size_t(a.ranks)) over = !meet_peer(a, meeting, int(thread.in_block()), thread);
+  return !thread.any(over);
+}
+
+template <class Thread>
+TUTTI_ANYWHERE void begin(const SharedArguments& a, Thread& thread) {
+  if (thread.index() == 0) thread.release(&a.words->begun, a.number);
 }
 
 template <DataType kType>
@@ -73,6 +125,8 @@ struct SharedSteps {
     one.count = part.end - part.begin;
     one.scaled = scaled;
     one.factors[0] = a.factor;
+    if (scaled && a.factor_on_device)
+      one.factors[0] = word_of(Number<kType>::widen(*reinterpret_cast<const T*>(a.factor_on_device)));
     Reduce<kType, kSum, 1>::run_apart(one, thread.in_block(), thread.block_size());
   }
 
@@ -94,11 +148,11 @@ struct SharedSteps {
 template <DataType kType, Combine kOp>
 struct OneShot {
   using Arguments = SharedArguments;
-  static constexpr std::uint32_t kMeetings = 1;
 
   template <class Thread>
   TUTTI_ANYWHERE void operator()(const Arguments& a, Thread& thread) const {
     using Steps = SharedSteps<kType>;
+    begin(a, thread);
     const Part part = part_of({0, a.count}, thread.block(), thread.count() / thread.block_size());
     Steps::copy(a, a.exchange[a.rank], a.input, part, a.scaled, thread);
     if (!meet(a, a.meeting, thread)) return;
@@ -109,11 +163,11 @@ struct OneShot {
 template <DataType kType, Combine kOp>
 struct TwoShot {
   using Arguments = SharedArguments;
-  static constexpr std::uint32_t kMeetings = 2;
 
   template <class Thread>
   TUTTI_ANYWHERE void operator()(const Arguments& a, Thread& thread) const {
     using Steps = SharedSteps<kType>;
+    begin(a, thread);
     const std::size_t blocks = thread.count() / thread.block_size();
     const auto part = [&](int share) {
       return part_of(part_of({0, a.count}, std::size_t(share), std::size_t(a.ranks)), thread.block(), blocks);

@@ -49,6 +49,9 @@ TEST(NcclNames, BecomeSettings) {
       {"NCCL_NET_GDR_LEVEL", "PHB", "TUTTI_IB_GPU_DISTANCE", "PHB"},
       {"NCCL_NET_GDR_LEVEL", "4", "TUTTI_IB_GPU_DISTANCE", "SYS"},
       {"NCCL_TOPO_FILE", "/a/b.xml", "TUTTI_TOPOLOGY_FILE", "/a/b.xml"},
+      {"NCCL_P2P_DISABLE", "1", "TUTTI_P2P", "0"},
+      {"NCCL_P2P_LEVEL", "LOC", "TUTTI_P2P", "0"},
+      {"NCCL_P2P_LEVEL", "SYS", "TUTTI_P2P", "auto"},
   };
   for (const auto& row : rows) {
     Shell shell{{{row.name, row.value}}, {}};
@@ -60,7 +63,8 @@ TEST(NcclNames, BecomeSettings) {
 TEST(NcclNames, WhatIsNotUnderstoodIsSaidAndHasNoEffect) {
   for (const auto& [name, value, variable] : {std::tuple{"NCCL_TREE_THRESHOLD", "4Q", "TUTTI_TREE_THRESHOLD"}, {"NCCL_ALGO", "NVLS", "TUTTI_ALGO"},
                                               {"NCCL_DEBUG", "LOUD", "TUTTI_LOG"}, {"NCCL_SOCKET_IFNAME", "a,,b", "TUTTI_INTERFACE"},
-                                              {"NCCL_NSOCKS_PERTHREAD", "x", "TUTTI_SOCKETS"}, {"NCCL_NET_GDR_LEVEL", "near", "TUTTI_IB_GPU_DISTANCE"}}) {
+                                              {"NCCL_NSOCKS_PERTHREAD", "x", "TUTTI_SOCKETS"}, {"NCCL_NET_GDR_LEVEL", "near", "TUTTI_IB_GPU_DISTANCE"},
+                                              {"NCCL_P2P_LEVEL", "NVL", "TUTTI_P2P"}}) {
     Shell shell{{{name, value}}, {}};
     EXPECT_EQ(shell.becomes(variable), "-");
     EXPECT_THAT(shell.told, ElementsAre(HasSubstr("no effect"))) << name;

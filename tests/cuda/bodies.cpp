@@ -1,5 +1,9 @@
 #include "tests/cuda/bodies.h"
 
+#include <algorithm>
+
+#include <kernels/cast.h>
+
 namespace tutti::emulation {
 namespace {
 
@@ -67,12 +71,21 @@ void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op
                     const SharedArguments& arguments) {
   table().shared[two_shot][int(type)][op](emulator, grid, arguments);
 }
-std::uint32_t meetings(bool two_shot) {
-  return two_shot ? TwoShot<DataType::i8, kSum>::kMeetings : OneShot<DataType::i8, kSum>::kMeetings;
-}
 
 Combine combine_of(ReduceOp op) {
   return op == ReduceOp::prod ? kProd : op == ReduceOp::min ? kMin : op == ReduceOp::max ? kMax : kSum;
+}
+
+std::function<bool()> emulated_kernel(const SharedReduction& r, std::uint64_t seed, std::uint64_t turns) {
+  struct Running {
+    explicit Running(std::uint64_t with) : emulator(with) {}
+    Emulator emulator;
+    SharedArguments arguments;
+  };
+  const auto running = std::make_shared<Running>(seed);
+  running->arguments = kernels::cuda::arguments_of(r, kernels::rounded_factor(r.type, r.factor));
+  add_all_reduce(running->emulator, r.two_shot, r.type, combine_of(r.op), {std::min(r.blocks, 2), 16}, running->arguments);
+  return [running, turns] { return running->emulator.run_for(turns); };
 }
 
 }  // namespace tutti::emulation

@@ -20,7 +20,8 @@ void cast(DataType from, DataType to, const Grid& grid, const CastArguments& arg
 // Adds the kernel of one rank; `arguments` must live until run().
 void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op, const Grid& grid,
                     const SharedArguments& arguments);
-std::uint32_t meetings(bool two_shot);
 Combine combine_of(ReduceOp op);
+// For TwinDevice::make_kernel: two blocks of 16 threads, which run for so many turns at a time.
+std::function<bool()> emulated_kernel(const SharedReduction& reduction, std::uint64_t seed, std::uint64_t turns);
 
 }  // namespace tutti::emulation

@@ -27,13 +27,13 @@ bool Thread::any(bool flag) {
 
 std::uint32_t Thread::acquire(const std::uint32_t* word) {
   emulator_->give_way();
-  if (emulator_->ignores_acquire) return *word | 0x10000;  // whatever is waited for is there
-  return *word;
+  const std::uint32_t value = __atomic_load_n(word, __ATOMIC_ACQUIRE);  // other emulators write, too
+  return emulator_->ignores_acquire ? value | 0x10000 : value;          // whatever is waited for is there
 }
 
 void Thread::release(std::uint32_t* word, std::uint32_t value) {
   emulator_->give_way();
-  *word = value;
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 void Thread::pause() { emulator_->give_way(); }
@@ -101,21 +101,33 @@ std::size_t Emulator::choose(std::size_t count) {
   return found;
 }
 
-void Emulator::run(std::uint64_t steps, const std::function<void()>& then) {
-  for (std::size_t left = fibers_.size(); left > 0;) {
-    if (turns_++ == steps && then) then();
-    if (turns_ > kMostTurns) throw std::runtime_error("the emulated kernels do not end");
-    const std::size_t at = choose(left);
-    current_ = fibers_[at].get();
-    current_->ready = nullptr;
-    swapcontext(&scheduler_, &current_->context);
-    if (!current_->ended) continue;
-    std::swap(fibers_[at], fibers_[left - 1]);
-    --left;
-  }
+bool Emulator::turn() {
+  if (ended_ == fibers_.size()) return false;
+  ++turns_;
+  const std::size_t left = fibers_.size() - ended_, at = choose(left);
+  current_ = fibers_[at].get();
+  current_->ready = nullptr;
+  swapcontext(&scheduler_, &current_->context);
+  if (!current_->ended) return true;
+  std::swap(fibers_[at], fibers_[left - 1]);
+  if (++ended_ < fibers_.size()) return true;
   fibers_.clear();
   blocks_.clear();
-  grids_ = 0;
+  grids_ = ended_ = 0;
+  return false;
+}
+
+void Emulator::run(std::uint64_t steps, const std::function<void()>& then) {
+  do {
+    if (turns_ == steps && then) then();
+    if (turns_ > kMostTurns) throw std::runtime_error("the emulated kernels do not end");
+  } while (turn());
+}
+
+bool Emulator::run_for(std::uint64_t turns) {
+  for (std::uint64_t i = 0; i < turns; ++i)
+    if (!turn()) return true;
+  return false;
 }
 
 }  // namespace tutti::emulation

@@ -63,6 +63,8 @@ class Emulator {
   void add(const Grid& grid, std::function<void(Thread&)> body);
   // Until all fibers have ended. After `steps` turns it calls `then` once (a host that sets a flag).
   void run(std::uint64_t steps = ~std::uint64_t(0), const std::function<void()>& then = {});
+  // So many turns at most, for grids that wait for others elsewhere. Whether all fibers have ended.
+  bool run_for(std::uint64_t turns);
   std::uint64_t turns() const { return turns_; }
   // Plants: waits that are not kept.
   bool ignores_sync = false, ignores_acquire = false;
@@ -79,12 +81,14 @@ class Emulator {
     bool ended = false;
   };
   static void enter(unsigned high, unsigned low);
+  bool turn();  // false: all have ended
   void make_context(Fiber& fiber);
   void give_way(std::function<bool()> until = {});
   std::size_t choose(std::size_t count);
   std::mt19937_64 random_;
   std::size_t grids_ = 0, favourite_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::size_t ended_ = 0;  // of them, at the end
   std::vector<std::unique_ptr<Block>> blocks_;
   Fiber* current_ = nullptr;
   ucontext_t scheduler_{};

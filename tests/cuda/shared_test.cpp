@@ -11,17 +11,13 @@ namespace tutti::emulation {
 namespace {
 
 using namespace kernels::reference;
-using kernels::cuda::kFlagWords;
 
 // Ranks with their exchange buffers and flags, and the calls that they make.
 class Ranks {
  public:
   Ranks(int ranks, DataType type, ReduceOp op, std::size_t most, std::uint64_t seed)
-      : ranks_(std::size_t(ranks)), type_(type), op_(op), half_((most * size_of(type) + 15) / 16), random_(seed) {
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      exchange_.emplace_back(half_ * 2);
-      flags_.emplace_back(kFlagWords);
-    }
+      : ranks_(std::size_t(ranks)), type_(type), op_(op), half_((most * size_of(type) + 15) / 16), random_(seed), words_(std::size_t(ranks)) {
+    for (std::size_t r = 0; r < ranks_; ++r) areas_.emplace_back(SharedReduction::area_bytes(half_ * 16) / 16);
   }
 
   // One call by all ranks but `absent`; what came out is compared with the host's. Returns whether it is right.
@@ -29,7 +25,7 @@ class Ranks {
     bool two_shot = false, in_place = false;
     std::size_t count = 0;
     Grid grid{2, 16};
-    int absent = -1;
+    int absent = -1, other = -1;  // ranks that make no call, or another one
     std::uint64_t abort_after = ~std::uint64_t(0);
     bool ignores_sync = false, ignores_acquire = false;
   };
@@ -38,20 +34,27 @@ class Ranks {
     const std::vector<Bits> expected = by_host(plan.count);
     Emulator emulator(random_());
     emulator.ignores_sync = plan.ignores_sync, emulator.ignores_acquire = plan.ignores_acquire;
-    std::vector<SharedArguments> arguments;
+    std::vector<kernels::cuda::SharedArguments> arguments;
     for (std::size_t r = 0; r < ranks_; ++r) arguments.push_back(of_rank(r, plan));
     for (std::size_t r = 0; r < ranks_; ++r)
       if (int(r) != plan.absent)
         add_all_reduce(emulator, plan.two_shot, type_, combine_of(op_), plan.grid, arguments[r]);
-    emulator.run(plan.abort_after, [this] { abort_ = 1; });
-    meeting_ += meetings(plan.two_shot);
-    ++calls_;
+    emulator.run(plan.abort_after, [this] {
+      for (SharedWords& words : words_) words.abort = 1;
+    });
+    meeting_ += SharedReduction::meetings(plan.two_shot);
+    ++number_;
     bool right = true;
     for (std::size_t r = 0; r < ranks_; ++r)
       right = right && elements(plan.in_place ? inputs_[r] : outputs_[r], plan.count) == expected;
     return right;
   }
-  const std::vector<std::uint32_t>& outcomes() const { return outcomes_; }
+  std::vector<std::uint32_t> outcomes() const {
+    std::vector<std::uint32_t> all;
+    for (const SharedWords& words : words_) all.push_back(words.outcome);
+    return all;
+  }
+  const SharedWords& words(int rank) const { return words_[std::size_t(rank)]; }
 
  private:
   struct alignas(16) Unit {
@@ -62,7 +65,7 @@ class Ranks {
   void draw_inputs(std::size_t count) {
     inputs_.assign(ranks_, std::vector<Unit>(count * size_of(type_) / 16 + 1));
     outputs_ = inputs_;
-    outcomes_.assign(ranks_, 0);
+    for (SharedWords& words : words_) words.outcome = 0;
     for (auto& input : inputs_)
       for (std::size_t i = 0; i < count; ++i) put(type_, bytes(input), i, draw(type_, Fill::moderate, random_));
   }
@@ -84,23 +87,19 @@ class Ranks {
     kernels::reduce(type_, op_, bytes(out), from, count, {op_ == ReduceOp::avg ? std::uint32_t(ranks_) : 1});
     return elements(out, count);
   }
-  SharedArguments of_rank(std::size_t rank, const Plan& plan) {
-    SharedArguments a;
-    a.input = bytes(inputs_[rank]);
-    a.output = bytes(plan.in_place ? inputs_[rank] : outputs_[rank]);
-    a.count = plan.count;
-    a.rank = int(rank), a.ranks = int(ranks_);
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      a.exchange[r] = bytes(exchange_[r]) + (calls_ % 2) * half_ * 16;
-      a.flags[r] = flags_[r].data();
-    }
-    a.meeting = meeting_;
-    a.abort = &abort_;
-    a.outcome = &outcomes_[rank];
-    a.divide_by = op_ == ReduceOp::avg ? std::uint32_t(ranks_) : 1;
-    a.scaled = op_ == ReduceOp::premul_sum;
-    a.factor = kernels::rounded_factor(type_, factor(rank));
-    return a;
+  kernels::cuda::SharedArguments of_rank(std::size_t rank, const Plan& plan) {
+    SharedReduction r;
+    r.op = op_;
+    r.input = bytes(inputs_[rank]);
+    r.output = bytes(plan.in_place ? inputs_[rank] : outputs_[rank]);
+    r.count = plan.count;
+    r.rank = int(rank), r.ranks = int(ranks_);
+    for (std::size_t k = 0; k < ranks_; ++k) r.areas[k] = bytes(areas_[k]);
+    r.half = half_ * 16;
+    r.number = number_, r.meeting = meeting_;
+    r.call = int(rank) == plan.other ? 0x700000002 : 0x900000001;
+    r.words = &words_[rank];
+    return kernels::cuda::arguments_of(r, kernels::rounded_factor(type_, factor(rank)));
   }
 
   std::size_t ranks_;
@@ -108,10 +107,9 @@ class Ranks {
   ReduceOp op_;
   std::size_t half_;  // of an exchange buffer, in units
   std::mt19937_64 random_;
-  std::vector<std::vector<Unit>> exchange_, inputs_, outputs_;
-  std::vector<std::vector<std::uint32_t>> flags_;
-  std::vector<std::uint32_t> outcomes_;
-  std::uint32_t abort_ = 0, meeting_ = 1, calls_ = 0;
+  std::vector<std::vector<Unit>> areas_, inputs_, outputs_;
+  std::vector<SharedWords> words_;
+  std::uint32_t meeting_ = 1, number_ = 1;
 };
 
 class Shared : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {};
@@ -154,6 +152,24 @@ TEST(SharedCalls, EndWhenThePeerNeverComes) {
       EXPECT_TRUE(all.call({.two_shot = two_shot, .count = 100}));
       EXPECT_FALSE(all.call({.two_shot = two_shot, .count = 100, .absent = absent, .abort_after = 3000}));
       for (int r = 0; r < 3; ++r) EXPECT_EQ(all.outcomes()[std::size_t(r)], r == absent ? 0u : 1u) << r;
+    }
+}
+
+// All but one call alike: everybody hears of another call, and of which; nobody waits for an abort.
+TEST(SharedCalls, FindOutThatAPeerMakesAnotherCall) {
+  for (const bool two_shot : {false, true})
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      Ranks all(3, DataType::f32, ReduceOp::sum, 100, seed);
+      EXPECT_TRUE(all.call({.two_shot = two_shot, .count = 100}));
+      EXPECT_FALSE(all.call({.two_shot = two_shot, .count = 100, .grid = {1, 8}, .other = 1}));
+      for (const int r : {0, 2}) {
+        EXPECT_EQ(all.words(r).outcome, SharedWords::kMismatch) << seed;
+        EXPECT_EQ(all.words(r).peer, 1u);
+        EXPECT_EQ(all.words(r).call[0], 2u);
+        EXPECT_EQ(all.words(r).call[1], 7u);
+        EXPECT_EQ(all.words(r).begun, 2u);
+      }
+      EXPECT_EQ(all.words(1).outcome, SharedWords::kMismatch);
     }
 }
 

@@ -1,11 +1,14 @@
 #include "tests/cuda/twin_device.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <core/check.h>
 #include <core/copy.h>
@@ -91,9 +94,12 @@ bool TwinDevice::step(std::unique_lock<std::mutex>& held) {
   Item item = std::move(queue->items.front());
   queue->running = true;
   held.unlock();
-  item.run();
+  const bool ended = !item.kernel || item.kernel();
+  if (!item.kernel) item.run();
+  if (!ended) std::this_thread::yield();
   held.lock();
-  queue->items.pop_front();
+  if (ended) queue->items.pop_front();
+  else queue->items.front() = std::move(item);
   queue->running = false;
   changed_.notify_all();
   return true;
@@ -170,18 +176,61 @@ bool TwinDevice::reaches(const void* memory) {
   return it != pinned_.begin() && at < std::prev(it)->first + std::prev(it)->second;
 }
 
+// Twice: where nobody can touch it, and where the device does.
+std::byte* TwinDevice::add(int file, std::size_t bytes, int kind) {
+  const std::size_t size = pages(bytes);
+  void* const outside = mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
+  void* const within = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, file, 0);
+  TUTTI_CHECK(outside != MAP_FAILED && within != MAP_FAILED);
+  std::lock_guard held(mutex_);
+  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within)};
+  return static_cast<std::byte*>(outside);
+}
+
 Result<std::byte*> TwinDevice::allocate(std::size_t bytes) {
+  auto memory = allocate_shared(bytes);
+  std::lock_guard held(mutex_);
+  std::memset(memory_.at(*memory).inside, 0xa5, pages(bytes));
+  return memory;
+}
+
+Result<std::byte*> TwinDevice::allocate_shared(std::size_t bytes) {
   ++allocations_;
   const int file = memfd_create("twin", MFD_CLOEXEC);
-  const std::size_t size = pages(bytes);
-  TUTTI_CHECK(file >= 0 && ftruncate(file, off_t(size)) == 0);
-  void* const outside = mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
-  void* const within = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  TUTTI_CHECK(outside != MAP_FAILED && within != MAP_FAILED);
-  std::memset(within, 0xa5, size);
+  TUTTI_CHECK(file >= 0 && ftruncate(file, off_t(pages(bytes))) == 0);
+  std::byte* const memory = add(file, bytes, MAP_SHARED);
   std::lock_guard held(mutex_);
-  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within), file};
-  return static_cast<std::byte*>(outside);
+  memory_.at(memory).file = file;
+  return memory;
+}
+
+namespace {
+struct Named {
+  int process, file;
+  std::size_t bytes;
+};
+}  // namespace
+
+std::string TwinDevice::identity() const { return fmt::format("twin {} of process {}", static_cast<const void*>(this), getpid()); }
+
+Result<MemoryHandle> TwinDevice::share(std::byte* memory) {
+  std::lock_guard held(mutex_);
+  const Memory& shared = memory_.at(memory);
+  const Named named{getpid(), shared.file, shared.bytes};
+  MemoryHandle handle;
+  std::memcpy(handle.bytes.data(), &named, sizeof named);
+  return handle;
+}
+
+Result<std::byte*> TwinDevice::open_shared(const MemoryHandle& handle) {
+  if (opens_nothing) return Status(Code::unsupported, "the twin has no way to other GPUs");
+  Named named;
+  std::memcpy(&named, handle.bytes.data(), sizeof named);
+  const int file = open(fmt::format("/proc/{}/fd/{}", named.process, named.file).c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return Status(Code::unsupported, fmt::format("the memory of process {} cannot be opened", named.process));
+  std::byte* const memory = add(file, named.bytes, loses_writes ? MAP_PRIVATE : MAP_SHARED);
+  close(file);
+  return memory;
 }
 
 void TwinDevice::release(std::byte* memory) {
@@ -190,7 +239,7 @@ void TwinDevice::release(std::byte* memory) {
   TUTTI_CHECK(it != memory_.end());
   munmap(it->second.inside, pages(it->second.bytes));
   munmap(memory, pages(it->second.bytes));
-  close(it->second.file);
+  if (it->second.file >= 0) close(it->second.file);
   memory_.erase(it);
 }
 
@@ -351,6 +400,23 @@ Status TwinDevice::reduce(StreamHandle stream, const DeviceReduction& given) {
 Status TwinDevice::cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
                         std::size_t count) {
   return enqueue(stream, {nullptr, [=, this] { kernels::cast(to, inside(out), from, inside(in), count); }});
+}
+
+Status TwinDevice::all_reduce(StreamHandle stream, const SharedReduction& given) {
+  TUTTI_CHECK(make_kernel);
+  // The pointers may be released before it runs only if the test is wrong: then they are translated to something that faults.
+  const auto started = std::make_shared<Kernel>();
+  return enqueue(stream, {nullptr, nullptr, [this, given, started] {
+                            if (!*started) {
+                              SharedReduction touched = given;
+                              touched.input = inside(given.input);
+                              touched.output = inside(given.output);
+                              touched.factor_on_device = inside(given.factor_on_device);
+                              for (int r = 0; r < given.ranks; ++r) touched.areas[r] = inside(given.areas[r]);
+                              *started = make_kernel(touched);
+                            }
+                            return (*started)();
+                          }});
 }
 
 }  // namespace tutti::twin

@@ -18,7 +18,7 @@
 
 namespace tutti::twin {
 
-class TwinDevice final : public Device {
+class TwinDevice : public Device {
  public:
   enum class Drive { by_thread, by_steps };
   explicit TwinDevice(std::uint64_t seed, Drive drive = Drive::by_thread);
@@ -41,6 +41,12 @@ class TwinDevice final : public Device {
   std::size_t pinned_bytes();  // not released
   // Plants: calls that do nothing.
   std::atomic<bool> drops_waits{false}, drops_awaits{false};
+  // Faults of the ways between GPUs: none at all; or what this one writes into a peer's memory does not get there.
+  std::atomic<bool> opens_nothing{false}, loses_writes{false};
+  // Makes the kernel of an all_reduce, by pointers that can be touched: a function that runs it for a while and says whether
+  // it has ended. None by default. Kernels of several streams run at once.
+  using Kernel = std::function<bool()>;
+  std::function<Kernel(const SharedReduction&)> make_kernel;
   // So many more are enqueued, then one is refused; negative: none is.
   std::atomic<int> refuses_after{-1};
 
@@ -54,6 +60,13 @@ class TwinDevice final : public Device {
   Result<EventHandle> make_event() override;
   void release_event(EventHandle event) override;
   bool reaches(const void* memory) override;
+  std::string identity() const override;
+  Result<StreamHandle> open_stream() override { return make_stream(); }
+  void close_stream(StreamHandle) override {}
+  Result<std::byte*> allocate_shared(std::size_t bytes) override;
+  Result<MemoryHandle> share(std::byte* memory) override;
+  Result<std::byte*> open_shared(const MemoryHandle& handle) override;
+  void close_shared(std::byte* memory) override { release(memory); }
   Result<bool> capturing(StreamHandle stream) override;
   Status record(StreamHandle stream, EventHandle event) override;
   Status wait(StreamHandle stream, EventHandle event) override;
@@ -64,6 +77,7 @@ class TwinDevice final : public Device {
   Status reduce(StreamHandle stream, const DeviceReduction& reduction) override;
   Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
               std::size_t count) override;
+  Status all_reduce(StreamHandle stream, const SharedReduction& reduction) override;
   Result<Exported> export_memory(const std::byte* memory, std::size_t bytes) override;
 
   std::atomic<bool> exports_memory{true};       // as a dma-buf
@@ -74,6 +88,7 @@ class TwinDevice final : public Device {
   struct Item {
     std::function<bool()> ready;  // null: at once
     std::function<void()> run;
+    Kernel kernel = {};  // instead: again and again until it has ended
   };
   struct Queue {
     std::deque<Item> items;
@@ -89,8 +104,9 @@ class TwinDevice final : public Device {
   struct Memory {
     std::size_t bytes;
     std::byte* inside;  // where it can be touched
-    int file;
+    int file = -1;      // that it is; -1: none
   };
+  std::byte* add(int file, std::size_t bytes, int kind);
   Status enqueue(StreamHandle stream, Item item);
   bool step(std::unique_lock<std::mutex>& held);
   Queue* choose();

@@ -14,6 +14,12 @@ int main() {
     fmt::print(stderr, "{}\n", comm.status().to_string());
     return 1;
   }
+  const auto how = comm->use_gpu();
+  if (!how.ok()) {
+    fmt::print(stderr, "{}\n", how.status().to_string());
+    return 1;
+  }
+  fmt::print("rank {} of {}: {}\n", comm->rank(), comm->rank_count(), *how);
   const std::string wrong = tutti::gpu::stress(*comm, 40);
   if (wrong.empty())
     fmt::print("rank {} of {}: 40 rounds are right\n", comm->rank(), comm->rank_count());

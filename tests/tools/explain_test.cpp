@@ -50,6 +50,17 @@ TEST(Explain, JsonHasTheCandidates) {
   EXPECT_TRUE(ring);
 }
 
+TEST(Explain, SaysWhichKernelServesStreamsOfGpusOfOneHost) {
+  EXPECT_THAT(run("all_reduce 16K " + kDualEpyc).out, testing::AllOf(HasSubstr("* one-shot kernel"), HasSubstr("one-shot kernel: lowest predicted time; the one-shot kernel up to 16K")));
+  EXPECT_THAT(run("all_reduce 16M " + kDualEpyc).out, HasSubstr("* two-shot kernel"));
+  EXPECT_EQ(nlohmann::json::parse(run("all_reduce 16K --json " + kDualEpyc).out)["on_streams"][0]["way"], "one-shot kernel");
+  ::setenv("TUTTI_TWO_SHOT_THRESHOLD", "1M", 1);
+  const Ran staged = run("all_reduce 16M " + kDualEpyc);
+  ::unsetenv("TUTTI_TWO_SHOT_THRESHOLD");
+  EXPECT_THAT(staged.out, testing::AllOf(HasSubstr("* host memory"), HasSubstr("TUTTI_TWO_SHOT_THRESHOLD=1M")));
+  for (const char* none : {"all_gather 16K ", "all_reduce 16K --hosts 2 "}) EXPECT_THAT(run(none + kDualEpyc).out, testing::Not(HasSubstr("on streams")));
+}
+
 TEST(Explain, SettingsAreObeyedAndNamed) {
   ::setenv("TUTTI_ALGO", "ring", 1);
   const Ran ran = run("all_reduce 64K " + kDualEpyc);
