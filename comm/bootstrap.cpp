@@ -1,6 +1,7 @@
 #include "comm/bootstrap.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <tutti/version.h>
 #include <algorithm>
@@ -520,8 +521,9 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
     if (hello.purpose != Purpose::shm && (same_host || !is_loopback(address))) candidates.push_back(address);
   if (candidates.empty())
     co_return Status(Code::unsupported,
-                     fmt::format("{} and {} have no address in common for {}", own.describe(), peer.describe(),
-                                 name_of(hello.purpose)),
+                     fmt::format("{} and {} have no address in common for {}: {} offers {}; look at TUTTI_INTERFACE there", own.describe(),
+                                 peer.describe(), name_of(hello.purpose), peer.describe(),
+                                 peer.addresses.empty() ? "none" : fmt::format("{}", fmt::join(peer.addresses, ", "))),
                      peer.rank);
   // Again where a connection was cut before the welcome: its listener may have had enough of a slow or interrupted path.
   for (int attempt = 1;; ++attempt) {
