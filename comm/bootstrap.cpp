@@ -1,6 +1,7 @@
 #include "comm/bootstrap.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <tutti/version.h>
 #include <algorithm>
@@ -44,6 +45,9 @@ std::vector<std::string> reachable(Network& network, const std::vector<std::stri
   }
   return out;
 }
+
+constexpr const char* kOnlyLoopback =
+    "; it offers nothing but loopback addresses, which serve within its own host or container alone: look at TUTTI_INTERFACE there";
 
 bool has_v6(Network& network) {
   auto hosts = network.local_addresses(false);
@@ -520,9 +524,11 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
     if (hello.purpose != Purpose::shm && (same_host || !is_loopback(address))) candidates.push_back(address);
   if (candidates.empty())
     co_return Status(Code::unsupported,
-                     fmt::format("{} and {} have no address in common for {}", own.describe(), peer.describe(),
-                                 name_of(hello.purpose)),
+                     fmt::format("{} and {} have no address in common for {}: {} offers {}; look at TUTTI_INTERFACE there", own.describe(),
+                                 peer.describe(), name_of(hello.purpose), peer.describe(),
+                                 peer.addresses.empty() ? "none" : fmt::format("{}", fmt::join(peer.addresses, ", "))),
                      peer.rank);
+  const bool loopback = std::all_of(candidates.begin(), candidates.end(), [](const std::string& a) { return a[0] == '@' || is_loopback(a); });
   // Again where a connection was cut before the welcome: its listener may have had enough of a slow or interrupted path.
   for (int attempt = 1;; ++attempt) {
     auto dialling = dial(loop_, candidates, key_, hello, deadline);
@@ -534,7 +540,9 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
     const Code code = dialled.status().code();
     if (code != Code::network || attempt == kDialAttempts)
       co_return Status(code == Code::network ? Code::peer_lost : code,
-                       fmt::format("cannot reach {}: {}", peer.describe(), dialled.status().text()), peer.rank);
+                       fmt::format("cannot reach {}: {}{}", peer.describe(), dialled.status().text(),
+                                   loopback && candidates.back()[0] != '@' ? kOnlyLoopback : ""),
+                       peer.rank);
     SleepUntil later(loop_, loop_.now() + kFirstPause * attempt);
     co_await later;
   }

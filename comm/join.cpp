@@ -98,7 +98,7 @@ Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
     return Status(Code::invalid_argument, fmt::format("rank {} of {}: wanted a rank from 0 to rank_count - 1", request.rank, request.rank_count));
   if (const auto signal = Inquiry::signal_from(environment("TUTTI_REPORT_SIGNAL")); !signal.ok()) return signal.status();
   log::set_rank(request.rank);
-  std::unique_ptr<Loop> loop = make_posix_loop();
+  std::unique_ptr<Loop> loop = make_posix_loop(request.settings);
   if (request.rank_count == 1) return make_member(std::move(loop), nullptr, request.settings);
   Profile profile;
   if (request.settings.probe) profile = read_profile(profile_folder(), key_of_this_machine(request.settings));
@@ -265,7 +265,9 @@ Result<std::shared_ptr<Member>> join_by_id(int rank, int rank_count, const Uniqu
 }
 
 Result<UniqueId> make_unique_id() {
-  std::shared_ptr<Loop> loop = make_posix_loop();
+  const auto settings = read_settings();
+  if (!settings) return settings.status();
+  std::shared_ptr<Loop> loop = make_posix_loop(*settings);
   auto meeting = open_meeting(*loop);
   if (!meeting) return meeting.status();
   const UniqueId id = meeting->id;

@@ -116,6 +116,9 @@ constexpr ErrorRow kRows[] = {
     {"TUTTI-E404", "the smaller side of a cut", library, peer_lost, "can be reached",
      "The network is cut in two, and this side is the smaller one: it must end, since the other may go on.",
      "`tutti doctor` across the hosts once they see each other again.", "Mend the network; let the larger side go on."},
+    {"TUTTI-E405", "only loopback is offered", library, peer_lost, "nothing but loopback",
+     "The named rank offers the others only addresses like 127.0.0.1, and is in another container or on another host.", "TUTTI_INTERFACE there; `ip -brief addr` there; `tutti doctor` shows what a host offers.",
+     "Unset TUTTI_INTERFACE, or name an interface that others reach."},
     {"TUTTI-E499", "a rank was lost", library, peer_lost, "",
      "The named rank does not take part any more.", "Its own output, and `tutti report`.", "As for TUTTI-E401."},
     // timeout

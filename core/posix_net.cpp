@@ -299,7 +299,8 @@ class Connecting {
   }
   Status failed(int error) const {
     const std::string what = "connect to " + address_;
-    return error == EADDRNOTAVAIL ? Status(Code::network, what + ": " + no_local_port() + ", or this host has no address of that family") : system_status(what, error);
+    if (error != EADDRNOTAVAIL) return system_status(what, error);
+    return Status(Code::network, what + ": " + (address_[0] == '[' ? "this host has no IPv6 address to call from, or no port is left" : no_local_port()));
   }
   void finish(Result<std::unique_ptr<Stream>> result) {
     auto callback = std::move(on_connect_);  // may drop the handle, and so this

@@ -139,7 +139,7 @@ int main(int argc, char** argv, char** names_and_values) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);      // help
-    return fmt::print(stderr, "regret: {}\n", Status(Code::invalid_argument, error.what()).to_string()), kExitUsage;
+    return fmt::print(stderr, "regret: {}\n", tutti::Status(tutti::Code::invalid_argument, error.what()).to_string()), kExitUsage;
   }
   const Environment environment = environment_of(names_and_values);
   if (wish.launched) return regret::run_launched(wish, environment);

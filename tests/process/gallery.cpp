@@ -354,6 +354,8 @@ std::string in_general(const Status& status) {
       {R"(0x[0-9a-f]+)", "POINTER"},
       {R"(TUTTI_PORT_RANGE=\d+-\d+)", "TUTTI_PORT_RANGE=PORTS"},
       {R"(it has: .*$)", "it has: ADDRESSES"},
+      {R"(\(rank \d\): start-up with rank \d (.*) failed: cannot reach rank \d (.*): connect to .*; it offers)",
+       "(rank R): start-up with rank R $1 failed: cannot reach rank R $2: connect to ADDRESS: WHY; it offers"},
       {R"(\b\d+(\.\d+)? (s|ms)\b)", "TIME"},
       {R"(it has made \d+)", "it has made N"},
       {R"((look up host [^:]+): [A-Z][^.]*\.)", "$1: WHY."},

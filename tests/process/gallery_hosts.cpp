@@ -166,7 +166,7 @@ std::vector<Cause> poor_hosts() {
       {"packets_are_dropped", "what goes to rank 0's address is lost on the way", Code::timeout, 0, seconds(20), [] { return from_b("10.77.0.99:4000"); }, lacks_hosts},
       {"no_local_port_left", "rank 1's host has one port for all its connections", Code::timeout, 0, seconds(20), with_one_port, lacks_hosts},
       {"loopback_for_all", "all hosts were given 127.0.0.1 as the address of rank 0", Code::timeout, kEither, seconds(20), at_own_loopback, lacks_hosts},
-      {"only_loopback_is_offered", "TUTTI_INTERFACE leaves nothing but loopback, on both hosts", Code::ok, -1, seconds(30),
+      {"only_loopback_is_offered", "TUTTI_INTERFACE leaves nothing but loopback, on both hosts", Code::peer_lost, kEither, seconds(30),
        [] { return on_two_hosts({{"TUTTI_INTERFACE", "lo"}}); }, lacks_hosts},
       {"address_of_no_network", "rank 0's address belongs to a network that this host has no route to", Code::timeout, 0, seconds(20),
        [] { return from_b("10.78.0.1:4000"); }, lacks_hosts},

@@ -144,7 +144,7 @@ TEST(ResumeTest, AFullDiskIsAWarning) {
   EXPECT_TRUE(outcome.says("warning: no checkpoint of step 2: ")) << outcome.text;
   EXPECT_TRUE(outcome.says("File too large")) << outcome.text;
   const auto begin = outcome.text.find("warning: no checkpoint of step 2");
-  test::expect_said("disk_full_at_a_checkpoint", "a checkpoint's file cannot grow; training goes on", outcome.text.substr(begin, outcome.text.find('\n', begin) - begin));
+  tutti::test::expect_said("disk_full_at_a_checkpoint", "a checkpoint's file cannot grow; training goes on", outcome.text.substr(begin, outcome.text.find('\n', begin) - begin));
   EXPECT_EQ(outcome.last_after("sha256 "), wanted());
   EXPECT_FALSE(has_checkpoints(folder / "run"));
 }
