@@ -9,16 +9,16 @@
 
 namespace tutti::transport::rdma {
 
+inline void append_bytes(std::vector<std::byte>& out, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  out.resize(out.size() + bytes);
+  std::memcpy(out.data() + out.size() - bytes, from, bytes);
+}
+
 template <class T>
 void append(std::vector<std::byte>& out, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
-  const auto* from = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), from, from + sizeof value);
-}
-
-inline void append(std::vector<std::byte>& out, std::string_view text) {
-  const auto* from = reinterpret_cast<const std::byte*>(text.data());
-  out.insert(out.end(), from, from + text.size());
+  append_bytes(out, &value, sizeof value);
 }
 
 // The next value of what is left. False: there is less.

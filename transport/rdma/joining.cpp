@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "transport/rdma/bytes.h"
 #include "transport/rdma/rdma_transport.h"
 
@@ -20,8 +22,8 @@ std::vector<std::byte> encode(const Proposal& proposal) {
   append(out, kVersion);
   append(out, proposal.queues);
   append(out, std::uint32_t(offer.size()));
-  out.insert(out.end(), offer.begin(), offer.end());
-  append(out, std::string_view(proposal.why_not).substr(0, kMostTextBytes));
+  append_bytes(out, offer.data(), offer.size());
+  append_bytes(out, proposal.why_not.data(), std::min(proposal.why_not.size(), kMostTextBytes));
   return out;
 }
 
@@ -43,7 +45,7 @@ Task<Status> send_frame(Loop& loop, Stream& stream, std::vector<std::byte> own, 
   const auto bytes = std::uint32_t(own.size());
   std::vector<std::byte> frame;
   append(frame, bytes);
-  frame.insert(frame.end(), own.begin(), own.end());
+  append_bytes(frame, own.data(), own.size());
   const std::span<const std::byte> out(frame);
   auto writing = write_all(loop, stream, out, deadline);
   const Status status = co_await writing;
@@ -76,7 +78,7 @@ Task<Result<std::vector<std::byte>>> exchange(Loop& loop, Stream& stream, std::v
 
 Task<Status> agree(Loop& loop, Stream& stream, Status own, TimePoint deadline, bool& broken) {
   std::vector<std::byte> text;
-  append(text, std::string_view(own.text()).substr(0, kMostTextBytes));
+  append_bytes(text, own.text().data(), std::min(own.text().size(), kMostTextBytes));
   auto exchanging = exchange(loop, stream, std::move(text), deadline);
   const auto theirs = co_await exchanging;
   broken = !theirs.ok();
