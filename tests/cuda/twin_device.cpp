@@ -8,6 +8,7 @@
 #include <new>
 
 #include <core/check.h>
+#include <core/copy.h>
 #include <kernels/kernels.h>
 
 namespace tutti::twin {
@@ -324,7 +325,7 @@ Status TwinDevice::reduce(StreamHandle stream, const DeviceReduction& given) {
                       scaled.emplace_back(bytes);
                       const std::byte* const from = inside(given.inputs[k]);
                       if (factors.empty())
-                        std::memcpy(scaled.back().data(), from, bytes);
+                        copy_bytes(scaled.back().data(), from, bytes);
                       else
                         kernels::scale(given.type, scaled.back().data(), from, given.count, factors[std::size_t(k)]);
                       inputs.push_back(scaled.back().data());
