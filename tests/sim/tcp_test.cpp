@@ -119,7 +119,7 @@ void talk(SimPair& pair) {
 TEST(SimTcp, RoughWorldsLoseNothing) {
   for (const std::uint64_t seed : seeds(200)) {
     const int sockets = 1 + static_cast<int>(seed % 4);
-    SimPair pair(seed, rough_options(seed), sockets, {.sockets = sockets});
+    SimPair pair(seed, rough_options(seed), sockets, {});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();
     talk(pair);
     ASSERT_TRUE(pair.finish()) << pair.world.replay_line();
@@ -132,7 +132,7 @@ TEST(SimTcp, ASocketThatIsResetInMidFrameCostsNoMessage) {
   std::uint64_t lost_sockets = 0, resends = 0;
   for (const std::uint64_t seed : seeds(300)) {
     const int sockets = 2 + static_cast<int>(seed % 3);
-    SimPair pair(seed, rough_options(seed), sockets, {.sockets = sockets});
+    SimPair pair(seed, rough_options(seed), sockets, {});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();
     Dice& dice = pair.world.dice();
     const auto wires = pair.world.wires();
@@ -155,7 +155,7 @@ TEST(SimTcp, ASocketThatIsResetInMidFrameCostsNoMessage) {
 
 TEST(SimTcp, ARailThatIsSilentForAWhileDelaysButLosesNothing) {
   for (const std::uint64_t seed : seeds(100)) {
-    SimPair pair(seed, rough_options(seed), 2, {.sockets = 2});
+    SimPair pair(seed, rough_options(seed), 2, {});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();
     pair.world.after(microseconds{50}, [&] { pair.world.blackhole_rail(0, 1, static_cast<int>(seed % 2)); });
     pair.world.after(seconds{5}, [&] { pair.world.heal(); });
@@ -168,7 +168,7 @@ TEST(SimTcp, ARailThatIsSilentForAWhileDelaysButLosesNothing) {
 TEST(SimTcp, AKilledPeerIsReportedOnce) {
   for (const std::uint64_t seed : seeds(100)) {
     const int sockets = 1 + static_cast<int>(seed % 3);
-    SimPair pair(seed, rough_options(seed), sockets, {.sockets = sockets});
+    SimPair pair(seed, rough_options(seed), sockets, {});
     ASSERT_TRUE(pair.connect()) << pair.world.replay_line();
     pair.world.after(pair.world.dice().up_to(milliseconds{3}), [&] { pair.world.kill(1); });
     talk(pair);
