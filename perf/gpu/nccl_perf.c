@@ -167,11 +167,11 @@ static int measure(Rank* r) {
 
 static int run_rank(Rank* r) {
   gpu_use(r->rank % gpu_count());
-  CHECK(ncclCommInitRank(&r->comm, r->options->ranks, r->id, r->rank));
   r->stream = gpu_make_stream();
   const size_t bytes = r->options->most + 256;
   r->here_in = malloc(bytes), r->here_out = malloc(bytes);
   r->in = gpu_allocate(bytes), r->out = gpu_allocate(bytes), r->seconds = gpu_allocate(sizeof(double));
+  CHECK(ncclCommInitRank(&r->comm, r->options->ranks, r->id, r->rank)); /* nothing is allocated once others may be at work */
   if (r->rank == 0)
     printf("# %s, float, %d ranks (%s) on %d GPUs, %d calls after %d\n#%11s %12s %10s %8s %8s %8s\n", kNames[r->options->operation],
            r->options->ranks, r->options->threads ? "threads" : "processes", gpu_count(), r->options->calls, r->options->warm_up,

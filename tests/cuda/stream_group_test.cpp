@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <tests/cuda/stream_ranks.h>
 
+#include <atomic>
+
 namespace tutti::twin {
 namespace {
 
@@ -100,6 +102,21 @@ TEST(StreamGroup, ReturnsAtOnceAndTakesItsTurn) {
     for (auto& v : twice) v *= r.count;
     EXPECT_EQ(r.read(a, 1000), twice) << "the call behind the group came behind it";
   });
+}
+
+TEST(StreamGroup, PlantedMissingWaitForTheHostIsFound) {
+  std::atomic<int> wrong{0};
+  ranks(2, 20, [&](Rank& r) {
+    std::int64_t *out = r.make(drawn(r.rank, 5000, 1)), *in = r.make(5000);
+    r.gpu->drops_awaits = true;
+    r.comm.begin_group();
+    (void)r.comm.send({.input = out, .count = 5000, .type = kType, .peer = 1 - r.rank, .stream = r.stream});
+    (void)r.comm.recv({.output = in, .count = 5000, .type = kType, .peer = 1 - r.rank, .stream = r.stream});
+    (void)r.comm.end_group();
+    wrong += r.result(in, 5000) != drawn(1 - r.rank, 5000, 1);
+    EXPECT_TRUE(r.comm.barrier().wait().ok());
+  });
+  EXPECT_GT(wrong, 0);
 }
 
 TEST(StreamGroup, TakesNoMemoryAfterTheFirst) {

@@ -4,8 +4,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include <kernels/cuda/cuda_device.h>
 
@@ -18,6 +21,15 @@ void must(cudaError_t error, const char* what) {
   std::exit(1);
 }
 cudaStream_t of(StreamHandle handle) { return static_cast<cudaStream_t>(handle); }
+
+struct Spare {
+  std::mutex mutex;
+  std::multimap<std::size_t, std::byte*> blocks;
+};
+Spare& spare() {
+  static Spare& all = *new Spare;
+  return all;
+}
 
 }  // namespace
 
@@ -36,15 +48,30 @@ Stream::Stream() {
 Stream::~Stream() { cudaStreamDestroy(of(handle_)); }
 void Stream::synchronize() const { must(cudaStreamSynchronize(of(handle_)), "waiting for a stream"); }
 
-Memory::Memory(std::size_t bytes) {
-  void* at = nullptr;
-  must(cudaMalloc(&at, std::max<std::size_t>(bytes, 1)), "device memory");
-  at_ = static_cast<std::byte*>(at);
+Memory::Memory(std::size_t bytes) : bytes_(std::bit_ceil(std::max<std::size_t>(bytes, 256))) {
+  {
+    const std::lock_guard held(spare().mutex);
+    if (const auto at = spare().blocks.find(bytes_); at != spare().blocks.end()) at_ = spare().blocks.extract(at).mapped();
+  }
+  if (at_) return;
+  void* fresh = nullptr;
+  must(cudaMalloc(&fresh, bytes_), "device memory");
+  at_ = static_cast<std::byte*>(fresh);
 }
 Memory::Memory(std::span<const std::byte> from) : Memory(from.size()) {
   must(cudaMemcpy(at_, from.data(), from.size(), cudaMemcpyHostToDevice), "a copy to the device");
 }
-Memory::~Memory() { cudaFree(at_); }
+Memory::~Memory() {
+  const std::lock_guard held(spare().mutex);
+  spare().blocks.emplace(bytes_, at_);
+}
+std::vector<std::byte> Memory::read_as_is(std::size_t bytes) const {
+  const Stream own;
+  std::vector<std::byte> values(bytes);
+  must(cudaMemcpyAsync(values.data(), at_, bytes, cudaMemcpyDeviceToHost, of(own.handle())), "a copy from the device");
+  own.synchronize();
+  return values;
+}
 std::vector<std::byte> Memory::read(std::size_t bytes) const {
   must(cudaDeviceSynchronize(), "waiting for the device");
   std::vector<std::byte> values(bytes);

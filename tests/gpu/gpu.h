@@ -25,6 +25,7 @@ class Stream {
   StreamHandle handle_ = nullptr;
 };
 
+// Never freed, but used again: to free waits for all streams, also those of ranks that wait for this one.
 class Memory {
  public:
   explicit Memory(std::size_t bytes);
@@ -33,10 +34,13 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   std::byte* at() const { return at_; }
-  std::vector<std::byte> read(std::size_t bytes) const;  // waits for the whole device
+  std::vector<std::byte> read(std::size_t bytes) const;  // waits for the whole device: not where other ranks are threads
+  // As it is now: the streams that have written to it were waited for.
+  std::vector<std::byte> read_as_is(std::size_t bytes) const;
 
  private:
   std::byte* at_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 // Seconds that `body` takes on the stream, the median of several, after one to warm up.

@@ -37,7 +37,7 @@ Values message(int from, int to, std::size_t count) {
 }
 Values read(const Memory& memory, std::size_t count) {
   Values values(count);
-  std::memcpy(values.data(), memory.read(count * 8).data(), count * 8);
+  std::memcpy(values.data(), memory.read_as_is(count * 8).data(), count * 8);
   return values;
 }
 std::unique_ptr<Memory> make(const Values& values) { return std::make_unique<Memory>(std::as_bytes(std::span(values))); }
@@ -66,6 +66,7 @@ TEST_P(GroupsOf, GoOnAtOnce) {
         (void)comm.recv({.output = in[std::size_t(peer)]->at(), .count = size(peer, me), .type = DataType::i64, .peer = peer, .stream = second.handle()});
       Work group = comm.end_group();
       first.synchronize();
+      second.synchronize();
       ASSERT_TRUE(group.wait().ok()) << group.status().to_string();
       EXPECT_EQ(read(*ones, 300'000), Values(300'000, ranks));
       for (int peer = 0; peer < ranks; ++peer)
@@ -95,6 +96,7 @@ TEST(Groups, BlocksOfDifferentSizes) {
     const auto mine = make(message(me, 9, own));
     Work together = comm.all_gather_v({.input = mine->at(), .output = gathered.at(), .counts = {3, 100'000}, .type = DataType::i64, .stream = stream.handle()});
     ASSERT_TRUE(exchanged.wait().ok() && together.wait().ok());
+    stream.synchronize();
     Values expected = message(0, me, received[0]);
     const Values more = message(1, me, received[1]), rest = message(1, 9, 100'000);
     expected.insert(expected.end(), more.begin(), more.end());
@@ -123,6 +125,7 @@ TEST(Capture, IsRefusedAndGoesOn) {
     EXPECT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
     EXPECT_EQ(cudaGraphLaunch(ready, handle), cudaSuccess);
     EXPECT_TRUE(comm.all_reduce(call).wait().ok());
+    stream.synchronize();
     EXPECT_EQ(read(*x, 10), (Values{0, 0, 0, 0, 0, 7, 7, 7, 7, 7}));
     cudaGraphExecDestroy(ready);
     cudaGraphDestroy(graph);

@@ -300,9 +300,8 @@ static void run_all(Rank* ranks, int count) {
 
 static void run_rank(int rank, int ranks, ncclUniqueId id) {
   Rank r = {.rank = rank, .ranks = ranks};
-  use_device_of(rank);
+  make_buffers(&r); /* before others may be at work: on a GPU that could wait for them */
   CHECK(ncclCommInitRank(&r.comm, ranks, id, rank));
-  make_buffers(&r);
   run_all(&r, 1);
   free_rank(&r);
 }
