@@ -1,4 +1,4 @@
-#include <core/copy.h>
+#include "core/copy.h"
 
 #include <cstdint>
 #include <cstring>

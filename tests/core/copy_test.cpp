@@ -1,3 +1,4 @@
+// copy_bytes writes every byte that it should and no other, however both ends lie.
 #include "core/copy.h"
 
 #include <gtest/gtest.h>
