@@ -140,6 +140,8 @@ const char* name_of(Purpose purpose) {
 }
 
 JobKey make_job_key(std::string_view secret) {
+  // A thread that joins may be in here while the process ends: OpenSSL is not to clean up under it.
+  [[maybe_unused]] static const int no_cleanup = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   auto hash = [](std::string_view label, std::string_view text) {
     std::string message = fmt::format("{}{}", label, text);
     std::array<std::byte, 32> out;

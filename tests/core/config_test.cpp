@@ -184,7 +184,7 @@ TEST(Settings, hash_and_text_follow_the_shared_ones_only) {
                                        "TUTTI_JOB_KEY", "TUTTI_SPIN",    "TUTTI_PORT_RANGE"};
   const std::map<std::string, std::string> other = {
       {"switch", "on"},       {"size", "12K"}, {"number", "3"}, {"rules", "ring"}, {"any|canonical", "canonical"},
-      {"auto|shm|tcp|rdma", "tcp"}};
+      {"auto|shm|tcp|rdma", "tcp"}, {"auto|0|1", "1"}};
   int shared = 0;
   for (const Variable& variable : variables()) {
     if (!variable.shared) continue;
