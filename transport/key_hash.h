@@ -1,4 +1,5 @@
 #pragma once
+// KeyHash: messages as keys of hash tables.
 #include <cstddef>
 #include <cstdint>
 
