@@ -153,6 +153,7 @@ bool Engine::over_at_once(Member& member, Brief& brief, const Binding& binding, 
   if (threaded_ && settings_.spin.count() != 0) {
     // Who wants this core may be the one that is waited for.
     const bool yields = oversubscribed_ || wary_ > 0;
+    if (wary_ > 0) --wary_;
     const TimePoint until = yields && !all ? loop_->now() + kBriefYield : TimePoint{};
     for (int i = 1; !all && (yields ? loop_->now() < until : i < kBriefLooks); ++i) {
       if (yields) sched_yield();
