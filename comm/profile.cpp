@@ -25,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint8_t kMarkFlag = 0x80;
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 constexpr double kMostTrialSeconds = 10;
 constexpr std::size_t kMostFileBytes = 64 << 10;   // of a profile; a larger file is something else
 

@@ -115,7 +115,7 @@ TEST_F(ProfileFile, AbsurdFiguresMakeTheFileUnusable) {
   EXPECT_THAT(status_with("\"alpha_s\": 3e-07", "\"alpha_s\": 5").text(), HasSubstr("memory are absurd"));
   EXPECT_THAT(status_with("\"cached_s_per_byte\": 5e-12", "\"cached_s_per_byte\": 1").text(), HasSubstr("reductions are absurd"));
   EXPECT_THAT(status_with("\"memory\": {", "\"pigeons\": {").text(), HasSubstr("pigeons"));
-  EXPECT_THAT(status_with("\"format\": 2", "\"format\": 1").text(), HasSubstr("format"));
+  EXPECT_THAT(status_with("\"format\": 3", "\"format\": 1").text(), HasSubstr("format"));
   EXPECT_THAT(status_with("\"seconds\": 0.00015", "\"seconds\": -1").text(), HasSubstr("trials are absurd"));
   EXPECT_THAT(status_with("\"over\": \"memory\"", "\"over\": \"pigeons\"").text(), HasSubstr("pigeons"));
 }
