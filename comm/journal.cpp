@@ -50,16 +50,17 @@ void Journal::start(Operation& operation, bool awaited) {
   if (operation.in_kernel) {
     const Member& member = operation.member();
     const transport::SegmentHeader header{.key = {member.id(), operation.sequence}, .call = pack(operation.call)};
-    operation.record = start(header, payload_of(operation.call), record::kNobody, awaited);
+    operation.record = start(header, record::kNobody, awaited);
     return;
   }
   const transport::SegmentHeader& header = operation.execution->header();
   std::uint16_t peer = record::kNobody;
   if (header.key.communicator & kPairBit) peer = narrow(operation.member().world_rank(operation.execution->program()->peers[0]));
-  operation.record = start(header, payload_of(operation.call), peer, awaited);
+  operation.record = start(header, peer, awaited);
 }
 
-std::uint32_t Journal::start(const transport::SegmentHeader& header, std::uint64_t payload, std::uint16_t peer, bool awaited) {
+std::uint32_t Journal::start(const transport::SegmentHeader& header, std::uint16_t peer, bool awaited) {
+  const std::uint64_t payload = payload_of(unpack(header.call));
   const bool later = awaited && payload < kSmall;
   if (!later || unstamped_ != 0) tick();
   const std::uint32_t number = recorder_->started(header.key.communicator, header.key.operation, header.call, payload, peer, now_);

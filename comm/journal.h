@@ -46,7 +46,7 @@ class Journal {
     if (recorder_ && operation.record != 0) end(operation, status);
   }
   // The same of one without an Operation (Brief), by its number: 0 where there is no recorder.
-  std::uint32_t started(const transport::SegmentHeader& header, std::uint64_t payload) { return recorder_ ? start(header, payload, record::kNobody, true) : 0; }
+  std::uint32_t started(const transport::SegmentHeader& header) { return recorder_ ? start(header, record::kNobody, true) : 0; }
   void arrived(std::uint32_t number, int peer) {
     if (recorder_) recorder_->arrived(number, narrow(peer), now_);
   }
@@ -77,7 +77,7 @@ class Journal {
   bool stale() const { return beats_.load(std::memory_order_relaxed) != beats_then_; }
   std::uint64_t loop_now() const { return std::uint64_t(loop_.now().time_since_epoch().count()); }
   void start(Operation& operation, bool awaited);
-  std::uint32_t start(const transport::SegmentHeader& header, std::uint64_t payload, std::uint16_t peer, bool awaited);
+  std::uint32_t start(const transport::SegmentHeader& header, std::uint16_t peer, bool awaited);
   void end(const Operation& operation, const Status& status);
   void end(std::uint32_t number, const Status& status, std::uint64_t moved);
   void event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c = 0);

@@ -144,8 +144,10 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
 
 bool Engine::over_at_once(Member& member, Brief& brief, const Binding& binding, std::uint32_t& record) {
   brief.begin();
-  if (stopping_ || !parked_.empty() || !brief.fits(member.wires())) return false;
-  record = journal_.started(binding.header, binding.vector * size_of(binding.type));
+  // Who wants the lock, above all the progress thread, gets it in a wait only.
+  const bool wanted = contenders_.load(std::memory_order_relaxed) > 0;
+  if (stopping_ || wanted || !parked_.empty() || !brief.fits(member.wires())) return false;
+  record = journal_.started(binding.header);
   if (!brief.send(member.wires(), binding)) return false;
   shm_->hurry();
   bool all = brief.look(member.wires(), binding);

@@ -127,6 +127,31 @@ TEST(Recorder, OfALinkThatWasResetTellsThatItWasMended) {
   }
 }
 
+// Small ones end within their call (comm/brief) and must be told of like others.
+TEST(Recorder, KnowsWhatSmallOperationsCarried) {
+  const Folder folder;
+  World world(2, {{"TUTTI_RECORDER", folder.path}, {"TUTTI_TRANSPORT", "shm"}});
+  world.run([](Communicator& comm) {
+    std::vector<float> x(100, 1), y(200);
+    for (int i = 0; i < 50; ++i) ASSERT_TRUE(comm.all_gather({x.data(), y.data(), x.size()}).wait().ok());
+  });
+  const record::Story story = story_of(folder.path);
+  for (int rank : {0, 1}) {
+    const record::Recording* recording = story.recording(rank);
+    ASSERT_TRUE(recording);
+    int seen = 0;
+    for (std::size_t i = 1; i < recording->operations.size(); ++i) {
+      const record::Operation& operation = recording->operations[i];
+      if (Collective(operation.call & 31) != Collective::all_gather) continue;
+      ++seen;
+      EXPECT_EQ(operation.total - recording->operations[i - 1].total, 400u) << "rank " << rank << ", operation " << operation.sequence;
+      EXPECT_GT(operation.ended, 0);
+      EXPECT_EQ(operation.last_peer, 1 - rank);
+    }
+    EXPECT_GE(seen, 49) << rank;
+  }
+}
+
 // Without the prefix that names the rank: the reports of all, one each.
 std::vector<std::string> hang_reports(const std::string& log) {
   std::vector<std::string> found;
