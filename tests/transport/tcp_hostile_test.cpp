@@ -134,7 +134,7 @@ TEST(TcpHostile, well_made_nonsense_ends_the_connection) {
       [](Frame& f) { f.segment.bytes = (4u << 20) + 1; f.segment.message_bytes = ~0ull; },
       [](Frame& f) { f.segment.offset = 100; },
       [](Frame& f) { f.segment.offset = ~0ull; },
-      [](Frame& f) { f.segment.bytes = 64 << 10; f.segment.message_bytes = 64 << 10; },           // eager, and too long
+      [](Frame& f) { f.segment.bytes = 96 << 10; f.segment.message_bytes = 96 << 10; },           // eager, and too long
       [](Frame& f) { f.segment.offset = 1 << 20; f.segment.message_bytes = 2 << 20; },  // eager, and too far in
       [](Frame& f) { f.sequence = 5000; },
       [](Frame& f) { f.ack = 1; },

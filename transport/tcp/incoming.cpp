@@ -10,6 +10,11 @@
 #include "transport/tcp/connection.h"
 
 namespace tutti::transport::tcp {
+namespace {
+
+constexpr std::size_t kLandedHere = 4 << 10;   // bytes of a segment that are sooner copied than a place for them is found
+
+}  // namespace
 
 ArrivalWindow::Place ArrivalWindow::look(std::uint64_t sequence) const {
   // Below the base also when the number wrapped below zero: older than the first.
@@ -219,7 +224,7 @@ void Incoming::place(TcpSocket& socket) {
   const std::size_t bytes = arrival.frame.segment.bytes;
   const bool eager = arrival.frame.flags & kEager;
   socket.bulk = bytes >= 2 * kDirect;
-  if (bytes > shared_.options.copy_bytes) {
+  if (bytes > kLandedHere) {
     arrival.into = shared_.listener.landing(peer_, arrival.frame.segment);
     if (arrival.into || connection_.over()) return;
   }

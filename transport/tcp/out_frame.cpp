@@ -1,5 +1,6 @@
 #include "transport/tcp/out_frame.h"
 
+#include <algorithm>
 
 #include "core/check.h"
 #include "core/copy.h"
@@ -49,23 +50,34 @@ OutFrame* FramePool::take() {
 
 void FramePool::give_back(OutFrame* frame) {
   TUTTI_CHECK(!frame->queued && !frame->writing);
-  if (frame->block) free_blocks_.push_back(frame->block);
+  if (frame->block) blocks_for(frame->frame.segment.bytes).free.push_back(frame->block);
   frame->block = nullptr;
   if (!frame->adopted.empty()) frame->adopted = {};
   free_.push_back(frame);
 }
 
+FramePool::Blocks& FramePool::blocks_for(std::size_t bytes) {
+  const auto fits = std::find_if(blocks_.begin(), blocks_.end(), [&](const Blocks& blocks) { return bytes <= blocks.each; });
+  TUTTI_CHECK(fits != blocks_.end());
+  return *fits;
+}
+
+std::byte* FramePool::Blocks::take() {
+  if (free.empty()) {
+    all.push_back(std::make_unique_for_overwrite<std::byte[]>(each));
+    free.reserve(all.size());
+    free.push_back(all.back().get());
+  }
+  std::byte* const block = free.back();
+  free.pop_back();
+  return block;
+}
+
 void FramePool::copy_payload(OutFrame& frame, const std::byte* data, std::size_t bytes) {
   std::byte* into = frame.wire.data() + kHeaderBytes;
   if (bytes > OutFrame::kInline) {
-    TUTTI_CHECK(bytes <= block_bytes_);
-    if (free_blocks_.empty()) {
-      blocks_.push_back(std::make_unique<std::byte[]>(block_bytes_));
-      free_blocks_.reserve(blocks_.size());
-      free_blocks_.push_back(blocks_.back().get());
-    }
-    into = frame.block = free_blocks_.back();
-    free_blocks_.pop_back();
+    TUTTI_CHECK(bytes == frame.frame.segment.bytes);
+    into = frame.block = blocks_for(bytes).take();
   }
   copy_bytes(into, data, bytes);
   frame.payload = into;
@@ -73,7 +85,9 @@ void FramePool::copy_payload(OutFrame& frame, const std::byte* data, std::size_t
 }
 
 std::size_t FramePool::memory_bytes() const {
-  return slabs_.size() * kSlab * sizeof(OutFrame) + blocks_.size() * block_bytes_;
+  std::size_t bytes = slabs_.size() * kSlab * sizeof(OutFrame);
+  for (const Blocks& blocks : blocks_) bytes += blocks.all.size() * blocks.each;
+  return bytes;
 }
 
 }  // namespace tutti::transport::tcp

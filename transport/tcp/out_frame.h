@@ -57,20 +57,26 @@ class FrameList {
 // Grows to what was needed at most at one time, and allocates nothing afterwards.
 class FramePool {
  public:
-  explicit FramePool(std::size_t block_bytes) : block_bytes_(block_bytes) {}
+  explicit FramePool(std::size_t most_bytes) : blocks_{{{.each = 4 << 10}, {.each = 16 << 10}, {.each = most_bytes}}} {}
   OutFrame* take();
   void give_back(OutFrame* frame);
-  // Copies the payload into the frame (inline or into a block of at most block_bytes).
+  // Copies the payload, of at most most_bytes, into the frame.
   void copy_payload(OutFrame& frame, const std::byte* data, std::size_t bytes);
   std::size_t memory_bytes() const;
 
  private:
   static constexpr std::size_t kSlab = 64;
-  std::size_t block_bytes_;
+  // Blocks of one size, for payloads that do not fit inline.
+  struct Blocks {
+    std::size_t each;
+    std::vector<std::unique_ptr<std::byte[]>> all = {};
+    std::vector<std::byte*> free = {};
+    std::byte* take();
+  };
+  Blocks& blocks_for(std::size_t bytes);
+  std::array<Blocks, 3> blocks_;
   std::vector<std::unique_ptr<OutFrame[]>> slabs_;
-  std::vector<std::unique_ptr<std::byte[]>> blocks_;
   std::vector<OutFrame*> free_;
-  std::vector<std::byte*> free_blocks_;
 };
 
 }  // namespace tutti::transport::tcp

@@ -50,13 +50,13 @@ Sent Outgoing::send(const SegmentHeader& header, const std::byte* data, std::uin
   frame->frame.flags = flags;
   frame->frame.segment = header;
   frame->token = token;
-  if (header.bytes <= shared_.options.copy_bytes) {
+  if (header.message_bytes <= shared_.options.eager_bytes) {     // costs less than to wait for its acknowledgement
     shared_.frames.copy_payload(*frame, data, header.bytes);
   } else {
     frame->payload = data;
   }
   const bool last = header.offset + header.bytes == header.message_bytes;
-  if (last && header.message_bytes > shared_.options.copy_bytes) frame->frame.flags |= kWantAck;
+  if (last && header.message_bytes > shared_.options.eager_bytes) frame->frame.flags |= kWantAck;
   enter(frame);
   const bool at_once = urgent_.empty() && data_.empty();
   const bool copied = frame->copied;

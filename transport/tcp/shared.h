@@ -19,8 +19,7 @@ struct TcpOptions {
   bool resumable = false;                       // Listener::on_broken, rather than on_lost, where the last socket is gone
   bool crc = true;                              // checksum of payloads; headers always have one
   std::size_t segment_bytes = 0;                // of large messages; 0: kSegmentBytes
-  std::size_t eager_bytes = 32 << 10;           // messages up to this need no grant
-  std::size_t copy_bytes = 4 << 10;             // payloads up to this are copied: Sent::done
+  std::size_t eager_bytes = 64 << 10;           // messages up to this need no grant, and are copied: Sent::done
   std::size_t landing_limit = 3 << 20;          // landing memory for granted segments
   std::size_t eager_limit = 1 << 20;            // and for eager ones, shared by the peers; each may send a few at least
   std::size_t ack_bytes = 512 << 10;            // received and not acknowledged before an ack is sent on its own
@@ -56,7 +55,7 @@ struct Unacknowledged {
 
 struct Shared {
   Shared(Listener& to, const TcpOptions& with)
-      : listener(to), options(with), frames(with.copy_bytes), landings(with.landing_limit), scratch(kScratchBytes) {
+      : listener(to), options(with), frames(with.eager_bytes), landings(with.landing_limit), scratch(kScratchBytes) {
     grants.limit_ahead = with.landing_limit / 2;
     grants.limit = with.landing_limit - grants.limit_ahead;
   }

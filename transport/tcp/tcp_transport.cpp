@@ -21,7 +21,7 @@ void erase_one(std::vector<T*>& from, const T* what) {
 
 TcpTransport::TcpTransport(Loop& loop, Listener& listener, const TcpOptions& options)
     : shared_(listener, options), loop_(loop) {
-  TUTTI_CHECK(options.copy_bytes <= options.eager_bytes && options.eager_bytes <= tcp::kMaxPayload);
+  TUTTI_CHECK(options.eager_bytes <= tcp::kMaxPayload);
   shared_.clock = &loop;
 }
 
