@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Seconds a training step takes, medians over interleaved rounds:
 
-  gpt2-124m   GPT-2 124M, B = 4, T = 64, f32: one rank of two threads, and two ranks of one thread each at the same global batch
+  gpt2-124m   GPT-2 124M, B = 4, T = 64, f32: one rank of two threads, and two ranks of one thread each at the same global batch, which
+              update the same weights each, or half of them (ZeRO-1)
   torch       6 layers, width 384, vocabulary 8192, T = 128, 4 samples a rank, two ranks of one thread: this trainer and PyTorch
               with Gloo's DDP, and each alone, in turn. Left out where python3 has no torch.
 
 steps.py BUILD [--case CASE] [--rounds N] [--steps N]; BUILD is the build folder, with bin/train and bin/tutti. The first step of each
 run warms up and is not counted. OPENBLAS_CORETYPE is taken out of the environment: it may hold OpenBLAS to slower kernels than the
-processor has.
+processor has. PyTorch's OpenBLAS is told how many threads it has: torch.set_num_threads does not reach it.
 """
 import argparse
 import json
@@ -42,9 +43,10 @@ def torch(python, ranks, threads, batch, steps):
     for name, value in SMALL.items():
         command += ["--" + name, value]
     processes = []
+    blas = {"OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
     for rank in range(ranks):
         names = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} if ranks > 1 else {}
-        processes.append(subprocess.Popen([str(word) for word in command], env={**ENVIRONMENT, **names}, text=True,
+        processes.append(subprocess.Popen([str(word) for word in command], env={**ENVIRONMENT, **blas, **names}, text=True,
                                           stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL))
     text = processes[0].communicate()[0]
     if any(process.wait() for process in processes):
@@ -61,7 +63,8 @@ def contenders(a):
     if a.case == "gpt2-124m":
         flags = ["--preset", "gpt2-124m", "--context", 64]
         return {"1 rank x 2 threads": (256, lambda: ours(a.build, 1, 2, 4, a.steps, flags)),
-                "2 ranks x 1 thread": (256, lambda: ours(a.build, 2, 1, 2, a.steps, flags))}
+                "2 ranks x 1 thread": (256, lambda: ours(a.build, 2, 1, 2, a.steps, flags)),
+                "2 ranks x 1 thread, ZeRO-1": (256, lambda: ours(a.build, 2, 1, 2, a.steps, flags + ["--zero", 1]))}
     small = flags_of(SMALL)
     return {"tutti, 2 ranks": (1024, lambda: ours(a.build, 2, 1, 4, a.steps, small)),
             "tutti, 2 ranks, bf16 wire": (1024, lambda: ours(a.build, 2, 1, 4, a.steps, small + ["--wire", "bf16"])),
