@@ -5,16 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perf/driver/median.h"
 #include "perf/driver/plot.h"
 
 namespace tutti::perf::compare {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include "algorithms/generate.h"
 #include "comm/join.h"
 #include "comm/member.h"
+#include "perf/driver/median.h"
 
 namespace tutti::perf::regret {
 namespace {

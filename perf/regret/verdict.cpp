@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "perf/driver/median.h"
+
 namespace tutti::perf::regret {
 namespace {
 
@@ -27,13 +29,6 @@ std::string size_text(std::size_t bytes) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 Verdict judge(const Point& point) {
   Verdict out;

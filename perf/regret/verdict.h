@@ -29,7 +29,6 @@ struct Verdict {
 inline constexpr double kTolerance = 1.10;    // a choice within this ratio counts as right
 inline constexpr double kWantedShare = 0.95;  // of points with such a choice
 
-double median(std::vector<double> values);    // 0 without values
 Verdict judge(const Point& point);
 double share_within(const std::vector<Point>& points);   // 1 without points
 

@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "perf/driver/median.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -106,11 +108,6 @@ double work(tutti::Communicator& comm, std::vector<float>& x, const auto& over) 
   return 10 * rounds / std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 double load() {
   double value = 0;
   return ::getloadavg(&value, 1) == 1 ? value : -1;
@@ -151,6 +148,6 @@ int main(int argc, char** argv) {
   ::waitpid(crowd, nullptr, 0);
   ::waitpid(other, nullptr, 0);
   std::printf("%d strangers in %d slices, all_reduce of %zu bytes, load %.1f: %.0f operations a second without them, %.0f with them; ratio of neighbours %.3f (median)\n",
-              board.knocked.load(), pairs, x.size() * sizeof(float), load(), median(without), median(with), median(ratios));
+              board.knocked.load(), pairs, x.size() * sizeof(float), load(), tutti::perf::median(without), tutti::perf::median(with), tutti::perf::median(ratios));
   return 0;
 }

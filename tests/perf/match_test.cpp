@@ -18,12 +18,6 @@ Times times() {
           {"limit", {{8, {0.5, 0.5, 0.5, 0.5, 0.5}}}}};
 }
 
-TEST(Match, MedianOfOddEvenAndNothing) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-  EXPECT_EQ(median({}), 0);
-}
-
 TEST(Match, ThePeerWithTheLeastMedianIsComparedRoundByRound) {
   const auto points = judge(times(), "tutti", {"fast", "slow"});
   ASSERT_EQ(points.size(), 2u);
