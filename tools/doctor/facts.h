@@ -131,6 +131,7 @@ Facts read_facts(const FactsWish& wish);
 
 // Blocking look-up, numeric results without port.
 Lookup look_up(const std::string& host);
+bool all_loopback(const std::vector<std::string>& addresses);  // and there are some
 // Packets sent and sent again by TCP in this network namespace; for differences over a test.
 void read_tcp_counters(const std::string& root, std::uint64_t& sent, std::uint64_t& resent);
 double clock_now();  // seconds since 1970

@@ -62,14 +62,11 @@ class HostFindings {
   std::vector<Finding> out_;
 };
 
-bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
-
 void HostFindings::names() {
   constexpr double kSlow = 200, kVerySlow = 2000;  // milliseconds; a file or a cache answers in less than one
   const Lookup& meeting = facts_.meeting;
   if (meeting.name.empty()) return;
-  const bool loopback =
-      !meeting.addresses.empty() && std::all_of(meeting.addresses.begin(), meeting.addresses.end(), is_loopback);
+  const bool loopback = all_loopback(meeting.addresses);
   if (loopback && facts_.rank > 0 && meeting.name != meeting.addresses[0])
     add("names", Verdict::note,
         fmt::format("'{}', where ranks meet, is {} here: good for ranks of this host only", meeting.name,
@@ -354,7 +351,7 @@ void add_names(const std::vector<Facts>& hosts, std::vector<Finding>& out) {
   const auto names = name_hosts(hosts);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     auto addresses = hosts[i].meeting.addresses;
-    if (std::all_of(addresses.begin(), addresses.end(), is_loopback)) continue;
+    if (addresses.empty() || all_loopback(addresses)) continue;
     std::sort(addresses.begin(), addresses.end());
     by_value[fmt::format("{}", fmt::join(addresses, " "))].push_back(names[i]);
   }
