@@ -139,13 +139,19 @@ void Brief::receive(const Part& part, const Binding& binding) const {
   const std::byte* const* came = &arrived_[part.sender];
   if (s.kind == StepKind::recv || (s.peers.size() == 1 && s.source.count == 0)) return copy_bytes(out, *came, part.target.bytes);
   std::array<const std::byte*, kernels::kMaxInputs> inputs;
-  const bool own = s.source.count != 0;
-  const std::size_t place = program_->steps[part.step].own_place, n = s.peers.size();
-  for (std::size_t k = 0; k < n; ++k) inputs[k + (own && k >= place)] = came[k];
-  if (own) inputs[place] = at(part.source, binding);
+  std::size_t n = 0;
+  bool own = s.source.count != 0;
+  for (std::size_t k = 0; k < s.peers.size(); ++k) {
+    if (own && program_->rank < s.peers[k]) {
+      inputs[n++] = at(part.source, binding);
+      own = false;
+    }
+    inputs[n++] = came[k];
+  }
+  if (own) inputs[n++] = at(part.source, binding);
   kernels::Finish finish;
   if (s.completes) finish.divide_by = binding.divide_by;
-  kernels::reduce(binding.type, binding.op, out, {inputs.data(), n + own}, part.target.bytes / size_of(binding.type), finish);
+  kernels::reduce(binding.type, binding.op, out, {inputs.data(), n}, part.target.bytes / size_of(binding.type), finish);
 }
 
 void Brief::finish(std::span<const Wire> wires, const Binding& binding) {

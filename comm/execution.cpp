@@ -344,8 +344,9 @@ void Execution::apply(std::uint32_t index, const SegmentHeader& header, const st
   if (step.kind == StepKind::recv || step.source.count == 0) {
     if (out != data) copy_bytes(out, data, header.bytes);
   } else {
-    std::array<const std::byte*, 2> inputs{data, data};
-    inputs[program_->steps[index].own_place] = s.source + header.offset;
+    const std::byte* own = s.source + header.offset;
+    std::array<const std::byte*, 2> inputs{own, data};
+    if (step.peers[0] < program_->rank) std::swap(inputs[0], inputs[1]);
     reduce(out, inputs, header.bytes, step.completes);
   }
   moved_ += header.bytes;
@@ -404,8 +405,7 @@ void Execution::drop_pieces(std::uint32_t slot, std::uint64_t below) {
 void Execution::run_combine(std::uint32_t index, std::uint64_t limit) {
   State& s = states_[index];
   const Step& step = program_->steps[index].step;
-  const std::size_t peer_count = step.peers.size(), place = program_->steps[index].own_place;
-  const bool own = step.source.count != 0;
+  const std::size_t peer_count = step.peers.size();
   std::array<const std::byte*, kernels::kMaxInputs + 1> few;
   std::vector<const std::byte*> many;
   std::span<const std::byte*> inputs(few);
@@ -415,14 +415,20 @@ void Execution::run_combine(std::uint32_t index, std::uint64_t limit) {
   }
   while (s.done < limit) {
     std::uint64_t end = limit;
+    std::size_t n = 0;
+    bool own = step.source.count != 0;
     for (std::size_t k = 0; k < peer_count; ++k) {
       const Piece* piece = piece_at(s.slot + std::uint32_t(k), s.done);
       if (!piece) return;
-      inputs[k + (own && k >= place)] = piece->data() + (s.done - piece->header().offset);
+      if (own && program_->rank < step.peers[k]) {
+        inputs[n++] = s.source + s.done;
+        own = false;
+      }
+      inputs[n++] = piece->data() + (s.done - piece->header().offset);
       end = std::min(end, piece->end());
     }
-    if (own) inputs[place] = s.source + s.done;
-    reduce(s.target + s.done, inputs.first(peer_count + own), end - s.done, step.completes);
+    if (own) inputs[n++] = s.source + s.done;
+    reduce(s.target + s.done, inputs.first(n), end - s.done, step.completes);
     moved_ += end - s.done;
     s.done = end;
     for (std::size_t k = 0; k < peer_count; ++k) drop_pieces(s.slot + std::uint32_t(k), end);

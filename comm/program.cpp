@@ -39,14 +39,6 @@ void number_messages(Program& program) {
   program.peers.erase(std::unique(program.peers.begin(), program.peers.end()), program.peers.end());
 }
 
-// The one place that says in which order operands are combined: by rank.
-void place_own(Program& program) {
-  for (ProgramStep& s : program.steps) {
-    const auto after = std::find_if(s.step.peers.begin(), s.step.peers.end(), [&](int peer) { return program.rank < peer; });
-    s.own_place = std::uint32_t(after - s.step.peers.begin());
-  }
-}
-
 void find_ranges(Program& program) {
   for (const ProgramStep& s : program.steps)
     for (const Chunks& c : {s.step.source, s.step.target})
@@ -79,12 +71,11 @@ Program compile(const algorithms::Request& request, int rank, std::string algori
   program.slices = schedule.slices;
   program.scratch = std::move(schedule.scratch);
   auto after = find_dependencies(request, rank, schedule.slices, schedule.steps);
-  for (std::size_t i = 0; i < after.size(); ++i) program.steps.push_back({.step = std::move(schedule.steps[i]), .after = std::move(after[i])});
+  for (std::size_t i = 0; i < after.size(); ++i) program.steps.push_back({std::move(schedule.steps[i]), std::move(after[i]), {}, {}, {}});
   for (std::uint32_t later = 0; later < program.steps.size(); ++later)
     for (const Dependency& d : program.steps[later].after)
       if (auto& before = program.steps[d.step].before; before.empty() || before.back() != later) before.push_back(later);
   number_messages(program);
-  place_own(program);
   find_ranges(program);
   program.hash = hash_of(program);
   return program;

@@ -23,7 +23,6 @@ struct ProgramStep {
   std::vector<Dependency> after;           // earlier steps that this one waits for
   std::vector<std::uint32_t> before;       // later steps that wait for this one
   std::vector<std::uint32_t> message;      // for each peer: the number of the message on its lane
-  std::uint32_t own_place = 0;             // recv_reduce: the own operand's, when all operands stand in the order of ranks
   std::vector<std::int32_t> previous;      // send, for each peer: the step that sends the message before on this lane, or -1
 };
 
