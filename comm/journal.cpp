@@ -68,11 +68,14 @@ std::uint32_t Journal::start(const transport::SegmentHeader& header, std::uint16
   return number;
 }
 
-void Journal::end(const Operation& operation, const Status& status) {
-  end(operation.record, status, operation.execution ? operation.execution->moved_bytes() : 0);
+void Journal::begin_run(const transport::SegmentHeader& header, std::uint64_t moved) {
+  tick();
+  recorder_->begin_run(header.key.communicator, header.key.operation, header.call, payload_of(unpack(header.call)), moved, now_);
 }
 
-void Journal::end(std::uint32_t number, const Status& status, std::uint64_t moved) {
+void Journal::end(const Operation& operation, const Status& status) {
+  const std::uint32_t number = operation.record;
+  const std::uint64_t moved = operation.execution ? operation.execution->moved_bytes() : 0;
   if (unstamped_ != 0 || moved >= kLarge || stale() || !status.ok()) tick();
   failed_ |= !status.ok();
   recorder_->ended(number, std::uint8_t(status.code()), moved, now_);

@@ -5,7 +5,7 @@
 // The clock is looked at where it costs next to nothing. A small operation that is about to be waited for gets its start stamped
 // by the first look that finds nothing, while the peers' bytes are on their way, or by its first arrival. What arrives is stamped
 // with the last look at the clock, which is a microsecond or so old while somebody spins, and a beat of the progress thread (2 ms)
-// at most.
+// at most. Those that are over within their calls (Brief) have no times of their own: a run of them lasts a beat at most.
 #include <atomic>
 #include <memory>
 
@@ -20,6 +20,7 @@ class Journal {
  public:
   static constexpr std::uint64_t kLarge = 64 << 10;   // bytes: moving so many takes far longer than a look at the clock
   static constexpr std::uint64_t kSmall = 1 << 10;
+  static constexpr std::uint32_t kRunLook = 32;        // operations of a run between looks at the clock
 
   // `counter`: ticks are the processor's, else the loop's nanoseconds.
   Journal(Loop& loop, std::unique_ptr<record::Recorder> recorder, bool counter);
@@ -45,13 +46,20 @@ class Journal {
   void ended(const Operation& operation, const Status& status) {
     if (recorder_ && operation.record != 0) end(operation, status);
   }
-  // The same of one without an Operation (Brief), by its number: 0 where there is no recorder.
-  std::uint32_t started(const transport::SegmentHeader& header) { return recorder_ ? start(header, record::kNobody, true) : 0; }
-  void arrived(std::uint32_t number, int peer) {
-    if (recorder_) recorder_->arrived(number, narrow(peer), now_);
+  // One that is about to be over within its call (Brief), and moves so many bytes. Runs of equal ones share an entry, which costs a few
+  // stores and no clock. Then it is over, or it waits and gets an entry of its own: its number, 0 where there is no recorder.
+  void begun(const transport::SegmentHeader& header, std::uint64_t moved) {
+    if (recorder_ && (stale() || !recorder_->another(header.key.communicator, header.key.operation, header.call))) begin_run(header, moved);
   }
-  void ended(std::uint32_t number, std::uint64_t moved) {
-    if (recorder_) end(number, {}, moved);
+  void over() {
+    if (!recorder_ || recorder_->over() % kRunLook != 0) return;
+    tick();
+    recorder_->over_at(now_);
+  }
+  std::uint32_t waits(const transport::SegmentHeader& header) {
+    if (!recorder_) return 0;
+    recorder_->had_not_begun();
+    return start(header, record::kNobody, false);
   }
 
   // Seldom.
@@ -78,8 +86,8 @@ class Journal {
   std::uint64_t loop_now() const { return std::uint64_t(loop_.now().time_since_epoch().count()); }
   void start(Operation& operation, bool awaited);
   std::uint32_t start(const transport::SegmentHeader& header, std::uint16_t peer, bool awaited);
+  void begin_run(const transport::SegmentHeader& header, std::uint64_t moved);
   void end(const Operation& operation, const Status& status);
-  void end(std::uint32_t number, const Status& status, std::uint64_t moved);
   void event(record::EventKind kind, int peer, std::uint32_t communicator, std::uint32_t operation, std::uint64_t a = 0, std::uint64_t b = 0, std::uint64_t c = 0);
 
   Loop& loop_;

@@ -147,11 +147,10 @@ bool Engine::over_at_once(Member& member, Brief& brief, const Binding& binding, 
   // Who wants the lock, above all the progress thread, gets it in a wait only.
   const bool wanted = contenders_.load(std::memory_order_relaxed) > 0;
   if (stopping_ || wanted || !parked_.empty() || !brief.fits(member.wires())) return false;
-  record = journal_.started(binding.header);
   if (!brief.send(member.wires(), binding)) return false;
   shm_->hurry();
+  journal_.begun(binding.header, brief.moved_bytes());       // while the bytes are on their way
   bool all = brief.look(member.wires(), binding);
-  if (!all) journal_.tick();
   if (threaded_ && settings_.spin.count() != 0) {
     // Who wants this core may be the one that is waited for.
     const bool yields = oversubscribed_ || wary_ > 0;
@@ -163,10 +162,12 @@ bool Engine::over_at_once(Member& member, Brief& brief, const Binding& binding, 
       all = brief.look(member.wires(), binding);
     }
   }
-  if (!all) return false;
-  for (const int sender : brief.senders()) journal_.arrived(record, member.world_rank(sender));
+  if (!all) {
+    record = journal_.waits(binding.header);
+    return false;
+  }
   brief.finish(member.wires(), binding);
-  journal_.ended(record, brief.moved_bytes());
+  journal_.over();
   ++totals_.completed;
   totals_.moved += brief.moved_bytes();
   starts_.store(starts_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

@@ -1,4 +1,5 @@
-// By loads and stores of vectors, the stores aligned.
+// By loads and stores of vectors, the stores aligned; beyond a page with the lines ahead asked for: what a peer has just written or read lies in
+// its core's cache, and the processor's own prefetcher ends at each page.
 #include <core/copy.h>
 
 #include <cstdint>
@@ -7,41 +8,62 @@
 namespace tutti {
 namespace {
 
-// Loads and stores of 16 bytes, the widest that every x86-64 and AArch64 has; with the stores aligned, wider ones gain nothing beyond L1.
-typedef long long Vector __attribute__((vector_size(16)));
-constexpr std::size_t kVector = sizeof(Vector);
-constexpr std::size_t kLeast = 2048;      // below it glibc does not use `rep movsb`
+constexpr std::size_t kLeast = 2048;        // below it glibc does not use `rep movsb`
+constexpr std::ptrdiff_t kAhead = 1024;     // bytes
 
-inline Vector load(const std::byte* from) {
-  Vector value;
-  __builtin_memcpy(&value, from, kVector);
-  return value;
+template <std::size_t Bytes>
+struct VectorOf {
+  typedef long long type __attribute__((vector_size(Bytes)));
+};
+
+template <std::size_t Bytes>
+[[gnu::always_inline]] inline void copy_by(std::byte* out, const std::byte* in, std::size_t bytes) {
+  using Vector = typename VectorOf<Bytes>::type;
+  std::byte* const end = out + bytes;
+  Vector first, last;
+  __builtin_memcpy(&first, in, Bytes);
+  __builtin_memcpy(&last, in + bytes - Bytes, Bytes);
+  __builtin_memcpy(out, &first, Bytes);
+  const std::size_t head = Bytes - (reinterpret_cast<std::uintptr_t>(out) & (Bytes - 1));
+  out += head;
+  in += head;
+  for (; end - out >= std::ptrdiff_t(4 * Bytes); out += 4 * Bytes, in += 4 * Bytes) {
+    for (std::size_t line = 0; line < 4 * Bytes; line += 64) {
+      __builtin_prefetch(in + kAhead + line, 0);
+      __builtin_prefetch(out + kAhead + line, 1);
+    }
+    Vector a, b, c, d;
+    __builtin_memcpy(&a, in, Bytes);
+    __builtin_memcpy(&b, in + Bytes, Bytes);
+    __builtin_memcpy(&c, in + 2 * Bytes, Bytes);
+    __builtin_memcpy(&d, in + 3 * Bytes, Bytes);
+    __builtin_memcpy(out, &a, Bytes);
+    __builtin_memcpy(out + Bytes, &b, Bytes);
+    __builtin_memcpy(out + 2 * Bytes, &c, Bytes);
+    __builtin_memcpy(out + 3 * Bytes, &d, Bytes);
+  }
+  for (; end - out >= std::ptrdiff_t(Bytes); out += Bytes, in += Bytes) {
+    Vector v;
+    __builtin_memcpy(&v, in, Bytes);
+    __builtin_memcpy(out, &v, Bytes);
+  }
+  __builtin_memcpy(end - Bytes, &last, Bytes);
 }
 
-inline void store(std::byte* to, Vector value) { __builtin_memcpy(to, &value, kVector); }
+void by_16(std::byte* out, const std::byte* in, std::size_t bytes) { copy_by<16>(out, in, bytes); }
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void by_32(std::byte* out, const std::byte* in, std::size_t bytes) { copy_by<32>(out, in, bytes); }
+const auto copy_large = __builtin_cpu_supports("avx2") ? by_32 : by_16;
+#else
+constexpr auto copy_large = by_16;
+#endif
 
 }  // namespace
 
 void copy_bytes(std::byte* out, const std::byte* in, std::size_t bytes) {
-  if (bytes < kLeast) {
-    if (bytes != 0) std::memcpy(out, in, bytes);
-    return;
-  }
-  std::byte* const end = out + bytes;
-  const Vector last = load(in + bytes - kVector);
-  store(out, load(in));
-  const std::size_t head = kVector - (reinterpret_cast<std::uintptr_t>(out) & (kVector - 1));
-  out += head;
-  in += head;
-  for (; end - out >= std::ptrdiff_t(4 * kVector); out += 4 * kVector, in += 4 * kVector) {
-    const Vector a = load(in), b = load(in + kVector), c = load(in + 2 * kVector), d = load(in + 3 * kVector);
-    store(out, a);
-    store(out + kVector, b);
-    store(out + 2 * kVector, c);
-    store(out + 3 * kVector, d);
-  }
-  for (; end - out >= std::ptrdiff_t(kVector); out += kVector, in += kVector) store(out, load(in));
-  store(end - kVector, last);
+  if (bytes >= kLeast) return copy_large(out, in, bytes);
+  if (bytes != 0) std::memcpy(out, in, bytes);
 }
 
 }  // namespace tutti

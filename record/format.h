@@ -10,7 +10,7 @@
 namespace tutti::record {
 
 inline constexpr char kMagic[8] = {'t', 'u', 't', 't', 'i', 'r', 'e', 'c'};
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::uint32_t kOperations = 1024;   // a power of two; 64 KB
 inline constexpr std::uint32_t kEvents = 256;        // a power of two
 inline constexpr std::uint32_t kMostPeers = 1024;    // ranks beyond have no entry of their own
@@ -45,11 +45,13 @@ struct Header {
 inline constexpr std::size_t kHeaderBytes = 4096;
 static_assert(sizeof(Header) <= kHeaderBytes);
 
-// One operation, written when it starts, completed in place when it ends.
+// One operation, written when it starts, completed in place when it ends. Or a run of them: equal calls one after the other, each over
+// within its call, or about to be: then `operation` and `started` are the first one's, `ended` is a moment at which no more were over than
+// are now, `moved` is of each, and first_after and last_after count those that began and those that are over.
 struct alignas(64) OperationEntry {
   std::uint32_t stamp, communicator, operation;
   std::uint16_t last_peer;                          // the world rank whose first data came last; a send or recv: the other rank
-  std::uint8_t code, unused;                        // tutti::Code
+  std::uint8_t code, run;                           // tutti::Code; 1: a run
   std::uint64_t call;                               // packed as comm/call.h does: the low five bits are the Collective
   std::uint64_t started, ended;                     // ticks; ended 0: pending. Stored last
   std::uint64_t total;                              // payload bytes of all operations so far, this one included

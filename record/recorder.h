@@ -35,7 +35,8 @@ class Recorder {
 
   // Its number, never 0.
   std::uint32_t started(std::uint32_t communicator, std::uint32_t operation, std::uint64_t call, std::uint64_t payload,
-                        std::uint16_t peer, std::uint64_t now) {
+                        std::uint16_t peer, std::uint64_t now, bool run = false) {
+    end_run();
     if (++last_operation_ == 0) ++last_operation_;
     OperationEntry& entry = operations_[last_operation_ % kOperations];
     std::atomic_ref<std::uint32_t> stamp(entry.stamp);
@@ -45,15 +46,39 @@ class Recorder {
     entry.operation = operation;
     entry.last_peer = peer;
     entry.code = 0;
+    entry.run = run;
     entry.call = call;
     entry.started = now;
     entry.ended = 0;
     entry.total = total_ += payload;
     entry.moved = 0;
-    entry.first_after = entry.last_after = 0;
+    entry.first_after = run;
+    entry.last_after = 0;
     stamp.store(last_operation_, std::memory_order_release);
     __builtin_prefetch(&operations_[(last_operation_ + 1) % kOperations], 1);   // written next: its line shall be here by then
     return last_operation_;
+  }
+  // One that will be over soon, as the last one was: false where it is no other of a run that began (a run begins as started() says, and
+  // ends with another start). Then it is over, or had not begun.
+  bool another(std::uint32_t communicator, std::uint32_t operation, std::uint64_t call) {
+    if (run_ == nullptr || run_->call != call || run_->communicator != communicator || operation != run_->operation + run_->first_after) return false;
+    count(run_->first_after, 1);
+    run_->total += run_payload_;
+    return true;
+  }
+  void begin_run(std::uint32_t communicator, std::uint32_t operation, std::uint64_t call, std::uint64_t payload, std::uint64_t moved, std::uint64_t now) {
+    started(communicator, operation, call, payload, kNobody, now, true);
+    run_ = &operations_[last_operation_ % kOperations];
+    run_->moved = moved;
+    run_->ended = now;
+    run_payload_ = payload;
+  }
+  // How many of the run are.
+  std::uint32_t over() { return count(run_->last_after, 1); }
+  void over_at(std::uint64_t now) { run_->ended = now; }
+  void had_not_begun() {
+    count(run_->first_after, std::uint32_t(-1));
+    run_->total -= run_payload_;
   }
   // It started later than it was told to have.
   void restart(std::uint32_t number, std::uint64_t now) {
@@ -95,6 +120,18 @@ class Recorder {
 
  private:
   Recorder() = default;
+  static std::uint32_t count(std::uint32_t& of, std::uint32_t by) {
+    std::atomic_ref<std::uint32_t> word(of);
+    const std::uint32_t now = word.load(std::memory_order_relaxed) + by;
+    word.store(now, std::memory_order_relaxed);
+    return now;
+  }
+  void end_run() {
+    if (run_ == nullptr) return;
+    total_ = run_->total;
+    run_ = nullptr;
+  }
+
   Status open(const std::string& folder, const Identity& identity);
   void fill(const Identity& identity);
 
@@ -107,6 +144,8 @@ class Recorder {
   EventEntry* events_ = nullptr;
   PeerEntry* peers_ = nullptr;
   std::uint32_t last_operation_ = 0, last_event_ = 0;
+  OperationEntry* run_ = nullptr;         // the newest entry where that is a run
+  std::uint64_t run_payload_ = 0;         // of each
   std::uint64_t total_ = 0;
   Clock clock_;
 };

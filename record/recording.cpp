@@ -86,6 +86,25 @@ Operation operation_of(const OperationEntry& entry, const Timescale& scale) {
   return out;
 }
 
+// A run's, one by one, the last few of them where they are many.
+void tell_run(const OperationEntry& entry, const Operation& first, std::vector<Operation>& out) {
+  const std::uint32_t begun = entry.first_after, over = std::min(entry.last_after, begun);
+  const std::int64_t each = over == 0 ? 0 : (first.ended - first.started) / over;
+  for (std::uint32_t i = begun - std::uint32_t(std::min<std::size_t>(begun, kMostOperations)); i < begun; ++i) {
+    Operation o = first;
+    o.in_run = true;
+    o.sequence += i;
+    o.started += i * each;
+    o.ended = i < over ? o.started + each : 0;
+    o.first_after = o.last_after = 0;
+    out.push_back(o);
+  }
+}
+
+void keep_newest(std::vector<Operation>& operations) {
+  if (operations.size() > kMostOperations) operations.erase(operations.begin(), operations.end() - std::ptrdiff_t(kMostOperations));
+}
+
 Event event_of(const EventEntry& entry, const Timescale& scale) {
   const auto kind = entry.kind <= std::uint16_t(EventKind::mended) ? EventKind(entry.kind) : EventKind::none;
   return {kind, entry.peer == kNobody ? -1 : int(entry.peer), scale.wall(entry.ticks), entry.communicator, entry.operation,
@@ -158,7 +177,13 @@ Result<Recording> parse(std::span<const std::byte> bytes) {
   if (h.verdict_stamp != 0 && h.verdict_code > 0 && h.verdict_code <= std::uint32_t(kLastCode))
     out.verdict.push_back({h.verdict_communicator, Status(Code(h.verdict_code), text_of(h.verdict), h.verdict_culprit), scale.wall(h.verdict_ticks)});
   auto rest = bytes.subspan(kHeaderBytes);
-  for (const auto& entry : ring<OperationEntry>(rest, kOperations, out.torn)) out.operations.push_back(operation_of(entry, scale));
+  for (const auto& entry : ring<OperationEntry>(rest, kOperations, out.torn)) {
+    const Operation operation = operation_of(entry, scale);
+    if (entry.run) tell_run(entry, operation, out.operations);
+    else out.operations.push_back(operation);
+    if (out.operations.size() > 2 * kMostOperations) keep_newest(out.operations);
+  }
+  keep_newest(out.operations);
   rest = rest.subspan(kOperations * sizeof(OperationEntry));
   for (const auto& entry : ring<EventEntry>(rest, kEvents, out.torn)) out.events.push_back(event_of(entry, scale));
   rest = rest.subspan(kEvents * sizeof(EventEntry));

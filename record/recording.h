@@ -13,15 +13,18 @@
 namespace tutti::record {
 
 struct Operation {
-  std::uint32_t number = 0;                        // as started on this rank, from 1
+  std::uint32_t number = 0;                        // of its entry, as started on this rank, from 1
   std::uint32_t communicator = 0, sequence = 0;    // communicator: with comm's mark for send and recv
   std::uint64_t call = 0;                          // packed
   std::int64_t started = 0, ended = 0;             // ended 0: pending
+  bool in_run = false;                             // over within its call: its times are guesses, between those of a run of equal ones
   std::int64_t first_after = 0, last_after = 0;    // ns from the start to peers' first data; 0: had been there, or none came
   int last_peer = -1;
   int code = 0;
-  std::uint64_t moved = 0, total = 0;
+  std::uint64_t moved = 0, total = 0;              // total: payload of all so far, also of those of its run that follow
 };
+
+inline constexpr std::size_t kMostOperations = 8192;
 
 struct Event {
   EventKind kind = EventKind::none;
@@ -55,7 +58,7 @@ struct Recording {
     std::int64_t at = 0;
   };
   std::vector<Verdict> verdict;                    // none or one
-  std::vector<Operation> operations;               // as started
+  std::vector<Operation> operations;               // as started; the newest kMostOperations
   std::vector<Event> events;
   std::vector<Peer> peers;                         // those that something is known of
   std::size_t torn = 0;                            // entries that could not be read

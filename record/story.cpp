@@ -52,6 +52,7 @@ class Teller {
   void index(std::size_t i);
   void align_host(std::size_t reference, std::uint64_t host);
   Chapter chapter(const Key& key, const std::map<std::size_t, const Operation*>& by_rank) const;
+  static void find_starts(Chapter& chapter);
   void find_missing(Chapter& chapter) const;
   void judge(Chapter& chapter) const;
   void measure(Chapter& chapter) const;
@@ -134,10 +135,25 @@ Chapter Teller::chapter(const Key& key, const std::map<std::size_t, const Operat
     if (calls[part.operation.call] > calls[out.call]) out.call = part.operation.call;
   for (const auto& part : out.parts)
     if (part.operation.call != out.call) out.other_call.push_back(part.rank);
+  find_starts(out);
   find_missing(out);
   measure(out);
   judge(out);
   return out;
+}
+
+// Of one that was over within its call a peer knows the start that waited for it: its data came last.
+void Teller::find_starts(Chapter& chapter) {
+  for (auto& part : chapter.parts) {
+    if (!part.operation.in_run) continue;
+    part.timed = false;
+    for (const auto& peer : chapter.parts) {
+      if (peer.operation.in_run || peer.operation.last_peer != part.rank || peer.operation.last_after == 0) continue;
+      part.started = peer.started + peer.operation.last_after;
+      part.ended = std::max(part.ended, part.started);
+      part.timed = true;
+    }
+  }
 }
 
 void Teller::find_missing(Chapter& chapter) const {
@@ -147,11 +163,17 @@ void Teller::find_missing(Chapter& chapter) const {
 
 void Teller::measure(Chapter& chapter) const {
   std::vector<std::int64_t> starts;
-  for (const auto& part : chapter.parts) starts.push_back(part.started);
+  std::int64_t latest = std::numeric_limits<std::int64_t>::min();
+  for (const auto& part : chapter.parts) {
+    if (!part.timed) continue;
+    starts.push_back(part.started);
+    if (part.started <= latest) continue;
+    latest = part.started;
+    chapter.last = part.rank;
+  }
+  if (starts.empty()) return;
   const auto last = std::max_element(starts.begin(), starts.end());
-  chapter.last = chapter.parts[std::size_t(last - starts.begin())].rank;
-  chapter.skew = *last - *std::min_element(starts.begin(), starts.end());
-  const std::int64_t latest = *last;
+  chapter.skew = latest - *std::min_element(starts.begin(), starts.end());
   starts.erase(last);
   if (!starts.empty()) chapter.lag = latest - median(starts);
 }
@@ -194,7 +216,7 @@ void Teller::lateness() {
       const auto before = since.find(part.rank);
       const std::int64_t outside = before == since.end() ? 0 : part.started - std::min(before->second, part.started);
       if (part.rank == chapter.last) own = outside;
-      else others.push_back(outside);
+      else if (part.timed) others.push_back(outside);
       since[part.rank] = part.ended ? part.ended : part.started;
     }
     if (!chapter.not_called.empty() || chapter.parts.size() < spans_.at(chapter.communicator).size() || others.empty()) continue;

@@ -18,11 +18,12 @@ struct Chapter {
     int rank = 0;                               // world rank
     Operation operation;
     std::int64_t started = 0, ended = 0;        // on the job's common clock; ended 0: pending
+    bool timed = true;                          // false: `started` is a guess, and no peer knows better
   };
   std::vector<Part> parts;                      // those that called, by rank
   std::vector<int> not_called, other_call;      // members; other_call are in parts, too
   std::vector<int> pending;                     // called, and not done
-  int last = -1;                                // who called last
+  int last = -1;                                // who called last; those of whom that is known
   std::int64_t skew = 0;                        // ns from the first call to the last one
   std::int64_t lag = 0;                         // ns from the median of the others' calls to the last one
   enum class End { complete, running, waits_for_call, mismatch, waits_for_dead, waits_for_stopped, failed, stuck } end = End::complete;

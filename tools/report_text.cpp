@@ -84,7 +84,7 @@ std::string chapter_lines(const Story& story) {
   std::string last;
   for (auto c = story.chapters.rbegin(); c != story.chapters.rend(); ++c) {
     if (c->end != Chapter::End::complete || complete++ >= kMostChapters / 2) continue;
-    last += fmt::format("  {}: complete, {} came last, {} after the first\n", name_of(*c), fmt::format("rank {}", c->last), span_text(c->skew));
+    last += fmt::format("  {}: complete, {}\n", name_of(*c), c->last < 0 ? "all came within microseconds" : fmt::format("rank {} came last, {} after the first", c->last, span_text(c->skew)));
   }
   return out + (complete == 0 ? "" : fmt::format("complete: {} operations, the last of them\n{}", complete, last));
 }

@@ -139,16 +139,22 @@ TEST(Recorder, KnowsWhatSmallOperationsCarried) {
   for (int rank : {0, 1}) {
     const record::Recording* recording = story.recording(rank);
     ASSERT_TRUE(recording);
-    int seen = 0;
-    for (std::size_t i = 1; i < recording->operations.size(); ++i) {
-      const record::Operation& operation = recording->operations[i];
-      if (Collective(operation.call & 31) != Collective::all_gather) continue;
+    std::uint32_t seen = 0;
+    std::uint64_t before = 0, after = 0;
+    for (const record::Operation& operation : recording->operations) {
+      if (Collective(operation.call & 31) != Collective::all_gather) {
+        if (seen == 0) before = operation.total;
+        continue;
+      }
+      EXPECT_EQ(operation.sequence, recording->operations[0].sequence + std::uint32_t(&operation - recording->operations.data())) << "rank " << rank;
       ++seen;
-      EXPECT_EQ(operation.total - recording->operations[i - 1].total, 400u) << "rank " << rank << ", operation " << operation.sequence;
+      after = operation.total;
       EXPECT_GT(operation.ended, 0);
-      EXPECT_EQ(operation.last_peer, 1 - rank);
+      EXPECT_GE(operation.moved, 400u);
+      EXPECT_EQ(operation.last_peer, operation.in_run ? -1 : 1 - rank);
     }
-    EXPECT_GE(seen, 49) << rank;
+    EXPECT_EQ(seen, 50u) << rank;
+    EXPECT_EQ(after - before, 50 * 400u) << rank;
   }
 }
 

@@ -85,6 +85,80 @@ TEST(Recorder, TheRingKeepsTheNewest) {
   for (const Operation& o : tape.read().operations) EXPECT_NE(o.moved, 999999u);
 }
 
+// Small operations that are over within their calls share an entry, and are told of one by one.
+TEST(Recorder, ARunOfEqualOperationsSharesAnEntry) {
+  Folder folder;
+  Taped tape(folder.path, kRank1);
+  Recorder& recorder = *tape.recorder;
+  constexpr std::uint64_t kCall = 0x1234;
+  EXPECT_FALSE(recorder.another(3, 10, kCall)) << "none began";
+  recorder.begin_run(3, 10, kCall, 8, 24, tape.ticks(1000));
+  recorder.over();
+  for (std::uint32_t i = 11; i < 14; ++i) {
+    ASSERT_TRUE(recorder.another(3, i, kCall));
+    EXPECT_EQ(recorder.over(), i - 9);
+  }
+  recorder.over_at(tape.ticks(5000));
+  EXPECT_FALSE(recorder.another(3, 15, kCall)) << "another number";
+  EXPECT_FALSE(recorder.another(3, 14, kCall + 1)) << "another call";
+  EXPECT_FALSE(recorder.another(2, 14, kCall)) << "another communicator";
+  ASSERT_TRUE(recorder.another(3, 14, kCall));
+  tape.beat(1'000'000);
+  Recording r = tape.read();
+  ASSERT_EQ(r.operations.size(), 5u);
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    const Operation& o = r.operations[i];
+    EXPECT_EQ(o.sequence, 10 + i);
+    EXPECT_EQ(o.call, kCall);
+    EXPECT_EQ(o.communicator, 3u);
+    EXPECT_EQ(o.moved, 24u);
+    EXPECT_TRUE(o.in_run);
+    EXPECT_EQ(o.started, kBegin + 1000 + i * 1000);
+    EXPECT_EQ(o.ended, i < 4 ? kBegin + 2000 + i * 1000 : 0) << "the last one is pending";
+  }
+  EXPECT_EQ(r.operations.back().total, 40u);
+
+  recorder.had_not_begun();
+  recorder.ended(recorder.started(3, 14, kCall, 8, kNobody, tape.ticks(6000)), 0, 24, tape.ticks(7000));
+  EXPECT_FALSE(recorder.another(3, 15, kCall)) << "the run has ended";
+  recorder.begin_run(3, 15, kCall, 8, 24, tape.ticks(8000));
+  recorder.had_not_begun();
+  recorder.started(3, 15, kCall, 8, kNobody, tape.ticks(9000));
+  r = tape.read();
+  ASSERT_EQ(r.operations.size(), 6u);
+  EXPECT_EQ(r.torn, 0u);
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(r.operations[i].sequence, 10 + i);
+    EXPECT_EQ(r.operations[i].in_run, i < 4);
+  }
+  EXPECT_EQ(r.operations[4].ended, kBegin + 7000);
+  EXPECT_EQ(r.operations[4].total, 40u);
+  EXPECT_EQ(r.operations[5].total, 48u);
+}
+
+TEST(Recorder, OfLongRunsTheNewestAreTold) {
+  Folder folder;
+  Taped tape(folder.path, kRank1);
+  std::uint32_t next = 0;
+  const auto run = [&](std::uint32_t count) {
+    tape.recorder->begin_run(0, next, 7, 8, 24, tape.ticks(next));
+    ++next;
+    tape.recorder->over();
+    for (std::uint32_t i = 1; i < count; ++i) {
+      tape.recorder->another(0, next++, 7);
+      tape.recorder->over();
+    }
+  };
+  run(100);
+  run(3 * kMostOperations);
+  run(20);
+  const Recording r = tape.read();
+  ASSERT_EQ(r.operations.size(), kMostOperations);
+  EXPECT_EQ(r.operations.back().sequence, next - 1);
+  EXPECT_EQ(r.operations.front().sequence, next - kMostOperations);
+  EXPECT_EQ(r.operations.back().total, 8u * next);
+}
+
 // A writer that is killed between any two stores leaves at most one entry that cannot be read, and no wrong one.
 TEST(Recorder, AnEntryThatWasTornIsLeftOut) {
   Folder folder;

@@ -87,6 +87,49 @@ TEST(Story, ARankThatIsKeptLongerByTheOperationBeforeIsNotLate) {
   EXPECT_THAT(job.tell_it().late, IsEmpty());
 }
 
+// Rank 1's operations are over within their calls, since rank 0's data is there already: its recorder knows no times, but rank 0's does.
+TEST(Story, ALateRankWhoseOperationsAreOverAtOnceIsNamedByThePeerThatWaited) {
+  Job job(2);
+  constexpr std::int64_t kStep = 10'000'000, kLate = 2'000'000;
+  job.tapes[1]->recorder->begin_run(0, 0, 0, 100, 0, job.tapes[1]->ticks(kLate));
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    const std::int64_t at = i * kStep;
+    ASSERT_TRUE(i == 0 || job.tapes[1]->recorder->another(0, i, 0));
+    job.tapes[1]->recorder->over();
+    const std::uint32_t number = job.tapes[0]->start(i, at);
+    job.tapes[0]->recorder->arrived(number, 1, job.tapes[0]->ticks(at + kLate));
+    job.tapes[0]->recorder->ended(number, 0, 0, job.tapes[0]->ticks(at + kLate + 1000));
+  }
+  const Story story = job.tell_it();
+  ASSERT_EQ(story.chapters.size(), 20u);
+  for (const Chapter& c : story.chapters) {
+    EXPECT_EQ(c.last, 1);
+    EXPECT_NEAR(double(c.skew), double(kLate), 128);
+  }
+  ASSERT_EQ(story.late.size(), 1u);
+  EXPECT_EQ(story.late[0].rank, 1);
+  EXPECT_TRUE(story.late[0].notable());
+}
+
+// Then nobody waited long enough for it to matter, and guessed times are no reason to name anybody.
+TEST(Story, WhereAllOperationsAreOverAtOnceNobodyIsLate) {
+  Job job(2);
+  for (int rank : {0, 1}) {
+    job.tapes[std::size_t(rank)]->recorder->begin_run(0, 0, 0, 100, 0, job.tapes[std::size_t(rank)]->ticks(rank * 5'000'000));
+    for (std::uint32_t i = 0; i < 20; ++i) {
+      ASSERT_TRUE(i == 0 || job.tapes[std::size_t(rank)]->recorder->another(0, i, 0));
+      job.tapes[std::size_t(rank)]->recorder->over();
+    }
+  }
+  const Story story = job.tell_it();
+  ASSERT_EQ(story.chapters.size(), 20u);
+  EXPECT_THAT(story.late, IsEmpty());
+  for (const Chapter& c : story.chapters) {
+    EXPECT_EQ(c.end, Chapter::End::complete);
+    EXPECT_EQ(c.last, -1);
+  }
+}
+
 TEST(Story, ASlowLinkIsNamedAndItsRankIsNotLate) {
   Job job(3);
   for (std::uint32_t i = 0; i < 10; ++i) job.run(i, {i * 1000, i * 1000, i * 1000}, i * 1000 + 900);
