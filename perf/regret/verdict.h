@@ -1,6 +1,7 @@
 #pragma once
-// Verdict: from the times of every algorithm at one point (transport, ranks, size) to what the automatic choice cost. The best
-// algorithm is chosen on half of the rounds and scored on the other half, so that luck does not count. Values; no clocks.
+// Verdict: from the times of every algorithm at one point (transport, ranks, size) to what the automatic choice cost.
+// The best algorithm is chosen on half of the rounds and scored on the other half,
+// so that luck does not count. Values; no clocks.
 #include <cstddef>
 #include <string>
 #include <vector>

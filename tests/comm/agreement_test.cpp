@@ -34,7 +34,8 @@ class Ranks {
 
   void say(int from) {
     for (int to = 0; to < count(); ++to)
-      if (to != from && reach[std::size_t(from)][std::size_t(to)]) mail[std::size_t(from)][std::size_t(to)].push_back((*this)[from].own());
+      if (to != from && reach[std::size_t(from)][std::size_t(to)])
+        mail[std::size_t(from)][std::size_t(to)].push_back((*this)[from].own());
   }
   void start(int r) {
     (*this)[r].start(std::uint32_t(1000 + r));
@@ -55,7 +56,8 @@ class Ranks {
     mail[std::size_t(from)][std::size_t(to)].pop_front();
     const bool was_open = (*this)[to].state() == State::open;
     const bool changed = (*this)[to].hear(from, belief);
-    if ((*this)[to].started() && (changed || (!was_open && !belief.agreed && (*this)[to].state() == State::agreed))) say(to);
+    if ((*this)[to].started() && (changed || (!was_open && !belief.agreed && (*this)[to].state() == State::agreed)))
+      say(to);
     return true;
   }
   void settle() {
@@ -76,7 +78,9 @@ class Ranks {
   std::vector<int> silent_for(int rank) {
     std::vector<int> out;
     for (const int r : (*this)[rank].missing())
-      if (dead[std::size_t(r)] || !(*this)[r].started() || !reach[std::size_t(r)][std::size_t(rank)] || (*this)[r].state() == State::minority) out.push_back(r);
+      if (dead[std::size_t(r)] || !(*this)[r].started() || !reach[std::size_t(r)][std::size_t(rank)] ||
+          (*this)[r].state() == State::minority)
+        out.push_back(r);
     return out;
   }
 
@@ -87,7 +91,8 @@ class Ranks {
   std::mt19937 random;
 };
 
-// Those communicators that all their living members have agreed on: there is one at most, and with `all` there is no other.
+// Those communicators that all their living members have agreed on: there is
+// one at most, and with `all` there is no other.
 void expect_one(Ranks& ranks, bool all = true) {
   std::set<std::vector<int>> whole;
   std::set<std::uint32_t> ids;
@@ -96,7 +101,8 @@ void expect_one(Ranks& ranks, bool all = true) {
     const auto members = ranks[r].members();
     EXPECT_TRUE(std::count(members.begin(), members.end(), r)) << "rank " << r;
     const bool agreed_by_all = std::all_of(members.begin(), members.end(), [&](int m) {
-      return ranks.dead[std::size_t(m)] || (ranks[m].state() == State::agreed && ranks[m].members() == members && ranks[m].id() == ranks[r].id());
+      return ranks.dead[std::size_t(m)] ||
+             (ranks[m].state() == State::agreed && ranks[m].members() == members && ranks[m].id() == ranks[r].id());
     });
     EXPECT_TRUE(agreed_by_all || !all) << "rank " << r;
     if (!agreed_by_all) continue;
@@ -153,7 +159,8 @@ TEST(Agreement, ProcessesThatEndedDoNotCountForTheMajority) {
 TEST(Agreement, OfTwoHalvesTheOneWithTheLowestRankGoesOn) {
   Ranks ranks(4, 5);
   for (int a : {0, 2})
-    for (int b : {1, 3}) ranks.reach[std::size_t(a)][std::size_t(b)] = ranks.reach[std::size_t(b)][std::size_t(a)] = false;
+    for (int b : {1, 3})
+      ranks.reach[std::size_t(a)][std::size_t(b)] = ranks.reach[std::size_t(b)][std::size_t(a)] = false;
   for (int r = 0; r < 4; ++r) ranks.start(r);
   ranks.settle();
   for (int round = 0; round < 4; ++round) ranks.give_up();
