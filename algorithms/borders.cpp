@@ -22,7 +22,8 @@ std::vector<int> nested_order(const Request& request) {
   for (const std::vector<int>& level : request.levels) {
     std::map<int, int> number;
     for (const int rank : order) number.try_emplace(level[std::size_t(rank)], int(number.size()));
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return number.at(level[std::size_t(a)]) < number.at(level[std::size_t(b)]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return number.at(level[std::size_t(a)]) < number.at(level[std::size_t(b)]); });
   }
   return std::is_sorted(order.begin(), order.end()) ? std::vector<int>{} : order;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// What generators say their borders with, where a closed form spares them the schedules of all ranks. See Generator::borders.
+// What generators say their borders with, where a closed form spares them the
+// schedules of all ranks. See Generator::borders.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,10 +12,11 @@ namespace tutti::algorithms {
 // Counted from the schedules of all ranks, which must be well formed and free of deadlock.
 std::vector<Border> count_borders(const Request& request, std::span<const Schedule> schedules);
 
-// The level whose border lies between two ranks: the outermost at which they are in different groups; levels.size(): none.
+// The level whose border lies between two ranks: the outermost at which they
+// are in different groups; levels.size(): none.
 int border_between(const Request& request, int a, int b);
-// The request's order; else all ranks, groups one behind another at every level, in order of their first ranks: who goes along this
-// order crosses borders the fewest times. Empty: ranks are in such an order already.
+// The request's order; else all ranks, groups one behind another at every level, in order of their first ranks: who
+// goes along this order crosses borders the fewest times. Empty: ranks are in such an order already.
 std::vector<int> nested_order(const Request& request);
 
 // Hops of one chain by border, 16 bits each, the outermost on top: so the larger number has more hops outermost.
@@ -38,7 +40,8 @@ class Traffic {
 
 // Every rank sends `part` of n to every other, `rounds` times over.
 std::vector<Border> all_pairs(const Request& request, double part, int rounds);
-// Every rank sends `part` of n in all to the next in nested order, in `hops` messages, and as much to the one before if `both`.
+// Every rank sends `part` of n in all to the next in nested order, in `hops`
+// messages, and as much to the one before if `both`.
 std::vector<Border> along_ring(const Request& request, double part, int hops, bool both);
 
 }  // namespace tutti::algorithms

@@ -97,13 +97,13 @@ class Proof {
   std::vector<std::uint32_t> sent_at_;           // by step number: where its own begin in sent_by_
   struct Edge {                                  // step numbers
     std::uint32_t before, after;
-    bool data;                                   // `after` needs what `before` has written; else it only may not come first
+    bool data;  // `after` needs what `before` has written; else it only may not come first
   };
   std::vector<Edge> edges_;
   std::vector<std::uint32_t> lanes_;                  // for order_rank(): kNoStep between two ranks
   std::vector<std::uint32_t> order_;                  // nodes, topologically
   std::vector<std::uint32_t> depth_;                  // by node: messages on the longest chain to it, itself included
-  std::vector<std::uint64_t> chain_;                  // the same by border, of data alone: 16 bits each, the outermost on top
+  std::vector<std::uint64_t> chain_;  // the same by border, of data alone: 16 bits each, the outermost on top
   std::vector<std::vector<std::uint32_t>> members_;   // by node
   Sums sums_;
   std::vector<std::vector<std::uint32_t>> values_;   // by rank and place
@@ -274,7 +274,8 @@ void Proof::order_rank(std::uint32_t rank) {
     }
   }
   for (std::uint32_t number = first_[rank]; number < first_[rank + 1]; ++number)
-    for (const int peer : step(number).peers) lanes_[2 * std::size_t(peer)] = lanes_[2 * std::size_t(peer) + 1] = kNoStep;
+    for (const int peer : step(number).peers)
+      lanes_[2 * std::size_t(peer)] = lanes_[2 * std::size_t(peer) + 1] = kNoStep;
 }
 
 bool Proof::ordered() {
@@ -325,7 +326,8 @@ bool Proof::ordered() {
 int Proof::outermost(std::uint32_t node) const {
   int level = int(request_.levels.size());
   for (const std::uint32_t number : members_[node])
-    for (const int peer : step(number).peers) level = std::min(level, border_between(request_, int(rank_of_[number]), peer));
+    for (const int peer : step(number).peers)
+      level = std::min(level, border_between(request_, int(rank_of_[number]), peer));
   return level;
 }
 
@@ -489,9 +491,12 @@ std::vector<Border> Proof::crossed() {
       int messages = 0;
       for (const Step& s : schedules_[rank].steps) {
         if (s.kind != StepKind::send) continue;
-        const auto crossing = std::count_if(s.peers.begin(), s.peers.end(), [&](int peer) { return border_between(request_, int(rank), peer) == int(level); });
+        const auto crossing = std::count_if(s.peers.begin(), s.peers.end(), [&](int peer) {
+          return border_between(request_, int(rank), peer) == int(level);
+        });
         messages += int(crossing);
-        leaving[level < levels ? request_.levels[level][rank] : int(rank)] += double(s.source.count) * double(crossing) * chunk;
+        leaving[level < levels ? request_.levels[level][rank] : int(rank)] +=
+            double(s.source.count) * double(crossing) * chunk;
       }
       out[level].messages = std::max(out[level].messages, messages);
     }

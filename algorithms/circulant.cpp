@@ -68,8 +68,8 @@ void append_all_gather(int rank, int p, Chunks own, bool copy_own, Schedule& out
 }
 
 // A message in two parts is taken as one that carries what either does.
-// Places: the own block is 0, those behind it in its numbering count up while they are gathered and down while sums are scattered,
-// so that the two have nothing but the own block in common.
+// Places: the own block is 0, those behind it in its numbering count up while they are gathered and down while sums are
+// scattered, so that the two have nothing but the own block in common.
 Rounds rounds_for(const Request& request) {
   const int p = request.rank_count;
   const std::vector<Round> halving = rounds_of(p);

@@ -10,7 +10,8 @@ class Family : public Generator {
   std::string_view refusal(const Request& request) const final;
   bool same_bits(const Request&) const override { return true; }
   bool canonical(const Request& request) const override;   // here: true when nothing is reduced
-  bool sends_partials(const Request& request) const override;   // here: true when something is, among three ranks or more
+  bool sends_partials(
+      const Request& request) const override;  // here: true when something is, among three ranks or more
 
  private:
   // Asked only about requests of a collective with two ranks or more and a valid root.

@@ -20,7 +20,9 @@ std::string_view Family::refusal(const Request& request) const {
   return refuses(request);
 }
 
-bool Family::sends_partials(const Request& request) const { return is_reduction(request.collective) && request.rank_count > 2; }
+bool Family::sends_partials(const Request& request) const {
+  return is_reduction(request.collective) && request.rank_count > 2;
+}
 
 bool Family::canonical(const Request& request) const { return !is_reduction(request.collective); }
 

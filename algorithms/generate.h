@@ -19,13 +19,14 @@ struct Cost {
   int messages = 0;     // sent by the busiest rank (multicast counted once a receiver)
 };
 
-// What crosses the border between groups of one level that lie in one group of the level around it; the last: between ranks of
-// one innermost group.
+// What crosses the border between groups of one level that lie in one group of the level around it; the last: between
+// ranks of one innermost group.
 struct Border {
-  // Messages that cross here on the longest chain, each made of what the one before brought; of all chains the one with most
-  // hops outermost. What only waits for its lane is not counted: wires carry more than one message at a time.
+  // Messages that cross here on the longest chain, each made of what the one before brought; of all chains the one with
+  // most hops outermost. What only waits for its lane is not counted: wires carry more than one message at a time.
   int hops = 0;
-  double bytes = 0;   // leaving the busiest group, as a multiple of n (see Cost); the last border: leaving the busiest rank
+  double bytes =
+      0;  // leaving the busiest group, as a multiple of n (see Cost); the last border: leaving the busiest rank
   int messages = 0;   // across here, sent by the busiest rank
   bool operator==(const Border&) const = default;
 };
@@ -50,7 +51,8 @@ class Generator {
   virtual bool same_bits(const Request& request) const = 0;
   // One rank's schedule. Pure and lazy: needs no other rank's. refusal() must be empty.
   virtual Schedule generate(const Request& request, int rank) const = 0;
-  // The same for those who go through many ranks of one request: what is of all ranks is made once. It copies the request.
+  // The same for those who go through many ranks of one request: what is of all
+  // ranks is made once. It copies the request.
   virtual std::function<Schedule(int rank)> schedules(const Request& request) const {
     return [this, request](int rank) { return generate(request, rank); };
   }

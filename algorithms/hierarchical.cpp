@@ -50,8 +50,8 @@ class Blocks {
     return nest_.holder(*tops_[std::size_t(block) % tops_.size()], block);
   }
 
-  // Pieces in the order of sending and receiving: everybody begins behind itself. What goes to one rank, or comes from one, stays
-  // in order.
+  // Pieces in the order of sending and receiving: everybody begins behind itself. What goes to one rank, or comes from
+  // one, stays in order.
   std::vector<Nest::Run> turned(int level) const {
     std::vector<Nest::Run> pieces = nest_.pieces(level, rank_);
     const int groups = int(tops_.size()),

@@ -60,7 +60,9 @@ std::vector<const std::vector<int>*> Nest::parts(int level, int rank) const {
 }
 
 // Products of two numbers up to the rank count: beyond 46,340 ranks they need 64 bits.
-int Nest::share_begin(int index, std::size_t size) const { return int(std::int64_t(index) * rank_count() / std::int64_t(size)); }
+int Nest::share_begin(int index, std::size_t size) const {
+  return int(std::int64_t(index) * rank_count() / std::int64_t(size));
+}
 
 Nest::Run Nest::share(int level, int rank) const {
   const std::vector<int>& mine = group(level, rank);

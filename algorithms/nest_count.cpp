@@ -5,10 +5,13 @@
 namespace tutti::algorithms {
 namespace {
 
-bool in_blocks(const Request& request) { return request.collective != Collective::broadcast && request.collective != Collective::reduce; }
+bool in_blocks(const Request& request) {
+  return request.collective != Collective::broadcast && request.collective != Collective::reduce;
+}
 
 // Where the shares of a group and of its parts begin and end: see Nest::pieces.
-std::vector<int> cuts_of(const Nest& nest, const std::vector<int>& group, const std::vector<const std::vector<int>*>& parts) {
+std::vector<int> cuts_of(const Nest& nest, const std::vector<int>& group,
+                         const std::vector<const std::vector<int>*>& parts) {
   std::vector<int> cuts = {0};
   const auto cut_for = [&](const std::vector<int>& shared) {
     for (std::size_t i = 1; i <= shared.size(); ++i) cuts.push_back(nest.share_begin(int(i), shared.size()));
@@ -28,7 +31,9 @@ void NestCount::Longest::take(const Longest& other) {
 }
 
 bool NestCount::adds_up() const { return is_reduction(request_.collective); }
-bool NestCount::spreads() const { return request_.collective != Collective::reduce_scatter && request_.collective != Collective::reduce; }
+bool NestCount::spreads() const {
+  return request_.collective != Collective::reduce_scatter && request_.collective != Collective::reduce;
+}
 
 NestCount::NestCount(const Request& request, const Nest& nest)
     : request_(request), nest_(nest), tops_(nest.parts(0, 0)), traffic_(request) {
@@ -67,8 +72,8 @@ int NestCount::holder(int level, const std::vector<int>& group, int block) const
   return nest_.holder(in_turns ? *tops_[std::size_t(block) % tops_.size()] : group, block);
 }
 
-// Each piece has one holder in the group and one in every part. All but one of those in parts are across the parts' border from
-// it; the one of its own part is itself, or another rank of that part.
+// Each piece has one holder in the group and one in every part. All but one of those in parts are across the parts'
+// border from it; the one of its own part is itself, or another rank of that part.
 void NestCount::count_blocks(int level, const std::vector<int>& group, const Groups& parts) {
   const double block = 1.0 / nest_.rank_count();
   const int border = border_between(request_, parts[0]->front(), parts[1]->front()), others = int(parts.size()) - 1;
@@ -117,9 +122,9 @@ void NestCount::count_vectors(const std::vector<int>& group, const Groups& parts
   }
 }
 
-// The longest chain that adds up a group's sum, or, backwards, that spreads what a group has: a message between its parts and the
-// longest of a part. In a sum all operands meet, so that of the receiver's own part counts too. What is spread as a vector has been
-// where it comes from: its own part saves the message.
+// The longest chain that adds up a group's sum, or, backwards, that spreads what a group has: a message between its
+// parts and the longest of a part. In a sum all operands meet, so that of the receiver's own part counts too. What is
+// spread as a vector has been where it comes from: its own part saves the message.
 NestCount::Longest NestCount::chain_of(int level, const std::vector<int>& group) const {
   if (level == nest_.last_level()) return {};
   const Groups parts = nest_.parts(level, group.front());

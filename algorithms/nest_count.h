@@ -1,6 +1,6 @@
 #pragma once
-// What hierarchical schedules do, counted group by group without making them: a few figures a rank, so that tens of thousands
-// of ranks take milliseconds. Tests count the schedules.
+// What hierarchical schedules do, counted group by group without making them: a few figures a rank, so that tens of
+// thousands of ranks take milliseconds. Tests count the schedules.
 #include "algorithms/borders.h"
 #include "algorithms/nest.h"
 

@@ -94,8 +94,8 @@ Rounds rounds_of(const Request& request) {
   for (std::size_t i = 0; i < count; ++i) {
     const bool adds = request.collective == Collective::reduce_scatter;
     const Round& round = layout.rounds[adds ? count - 1 - i : i];
-    rounds.add(around_by(adds ? -round.distance : round.distance, p), double(round.count) / p, adds ? round.received : round.sent,
-               adds ? round.sent : round.received, round.count);
+    rounds.add(around_by(adds ? -round.distance : round.distance, p), double(round.count) / p,
+               adds ? round.received : round.sent, adds ? round.sent : round.received, round.count);
   }
   return rounds;
 }

@@ -1,7 +1,7 @@
 // Rings: each rank sends to one neighbour and hears from the other. Bandwidth-optimal for large vectors, p-1 rounds a
-// half. Where ranks lie in groups, the ring goes through group after group, so that it crosses their borders the fewest times.
-// Channels: every slice has a ring of its own. One by one they go the other way round, and every second one enters and leaves the
-// outermost groups (hosts) by other members, so that each of a host's network cards has a ring.
+// half. Where ranks lie in groups, the ring goes through group after group, so that it crosses their borders the fewest
+// times. Channels: every slice has a ring of its own. One by one they go the other way round, and every second one
+// enters and leaves the outermost groups (hosts) by other members, so that each of a host's network cards has a ring.
 #include <algorithm>
 #include <numeric>
 
@@ -12,15 +12,17 @@
 namespace tutti::algorithms {
 namespace {
 
-// One rank on one ring: data moves by `way` (+1 or -1) and concerns one slice of each block. Places on the ring are numbered;
-// `order` says who sits there (empty: the rank of that number), so that groups sit together.
+// One rank on one ring: data moves by `way` (+1 or -1) and concerns one slice of each block. Places on the ring are
+// numbered; `order` says who sits there (empty: the rank of that number), so that groups sit together.
 struct Track {
   const Request& request;
   std::vector<int> order;
   int place, way, slices, slice;
 
   int rank_count() const { return request.rank_count; }
-  int at(int where) const { return order.empty() ? wrap(where, rank_count()) : order[std::size_t(wrap(where, rank_count()))]; }
+  int at(int where) const {
+    return order.empty() ? wrap(where, rank_count()) : order[std::size_t(wrap(where, rank_count()))];
+  }
   int next() const { return at(place + way); }
   int prev() const { return at(place - way); }
   int block(int hops_back) const { return at(place - way * hops_back); }
@@ -70,7 +72,8 @@ std::vector<int> channel_order(const Request& request, int channel, int channels
   }
   const auto group = [&](auto at) { return request.levels[0][std::size_t(*at)]; };
   for (auto first = order.begin(), end = first; first != order.end(); first = end) {
-    end = std::find_if(first, order.end(), [&](int rank) { return request.levels[0][std::size_t(rank)] != group(first); });
+    end = std::find_if(first, order.end(),
+                       [&](int rank) { return request.levels[0][std::size_t(rank)] != group(first); });
     std::rotate(first, first + (end - first) * turn / turns, end);
   }
   return order;
@@ -122,7 +125,8 @@ class Ring final : public Family {
     for (int k = 0; k < p - 1; ++k) {
       for (int t = 0; t < slices; ++t) {
         if (request.collective == Collective::all_reduce) all_reduce_round(tracks[std::size_t(t)], k, out);
-        if (request.collective == Collective::reduce_scatter) reduce_scatter_round(tracks[std::size_t(t)], k, out, previous[std::size_t(t)]);
+        if (request.collective == Collective::reduce_scatter)
+          reduce_scatter_round(tracks[std::size_t(t)], k, out, previous[std::size_t(t)]);
         if (request.collective == Collective::all_gather) all_gather_round(tracks[std::size_t(t)], k, out);
       }
     }

@@ -63,7 +63,8 @@ std::vector<Border> Rounds::borders(const Request& request) const {
     for (int rank = 0; rank < p; ++rank) {
       receivers.clear();
       round.to(rank, receivers);
-      Hops chain = longest(round.carries, rank);   // a multicast happens at once: for all receivers what the last one waits for
+      Hops chain =
+          longest(round.carries, rank);  // a multicast happens at once: for all receivers what the last one waits for
       int outermost = kMaxLevels;
       for (const int peer : receivers) {
         const int border = border_between(request, rank, peer);

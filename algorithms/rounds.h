@@ -1,9 +1,10 @@
 #pragma once
-// Rounds: schedules in which all ranks do the same thing at a time, one message after another, so that what they cost is known
-// without making them: a few figures a round instead of a list of steps a rank.
+// Rounds: schedules in which all ranks do the same thing at a time, one message after another, so that what they cost
+// is known without making them: a few figures a round instead of a list of steps a rank.
 //
-// Places number what a rank holds in some way that is the same for all. A round sends the run [sent, sent + count) of them and puts
-// what comes at [received, received + count). What it needs of earlier rounds is told by where these overlap.
+// Places number what a rank holds in some way that is the same for all. A round sends the run [sent, sent + count) of
+// them and puts what comes at [received, received + count). What it needs of
+// earlier rounds is told by where these overlap.
 #include <cstdint>
 #include <functional>
 #include <vector>

@@ -81,7 +81,8 @@ struct Request {
   // For hierarchical ones: group_of[rank], numbered from 0 in order of first appearance; outermost level first. Empty:
   // flat.
   std::vector<std::vector<int>> levels;
-  // For rings: all ranks once, each beside those that it is best linked to. Empty: group after group (borders.h, nested_order).
+  // For rings: all ranks once, each beside those that it is best linked to. Empty:
+  // group after group (borders.h, nested_order).
   std::vector<int> order;
   int channels = 1;   // for rings: into so many slices a vector is cut, each with a ring of its own; at least 1
   bool operator==(const Request&) const = default;

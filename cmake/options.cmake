@@ -13,7 +13,7 @@ target_compile_options(tutti_options INTERFACE
 # GCC 12 warns of std::string's own copies (GCC bug 105329).
 target_compile_options(tutti_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 if(TUTTI_SANITIZE)
-  target_compile_options(tutti_options INTERFACE -fsanitize=${TUTTI_SANITIZE} -fno-sanitize-recover=all -g -O1)
+  target_compile_options(tutti_options INTERFACE -fsanitize=${TUTTI_SANITIZE} -fno-sanitize-recover=all -g1 -O1)   # -g1: enough for stack traces
   # g++ 12 mistrusts std::regex once it carries checks.
   target_compile_options(tutti_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   # clang++ 14 cannot assemble coroutines with checks of function types (LLVM issue 49689).

@@ -1,11 +1,12 @@
 #pragma once
-// Agreement: the ranks of a broken communicator agree on who goes on, without a coordinator that must survive. Each tells all
-// others whom it takes for lost; what one hears, it takes over, so that beliefs only grow; who hears its own belief from everybody
-// it counts on has agreed, and says so, and whoever hears that follows. (The idea of MPI's agreement after failures: Bland et al.,
-// Post-failure recovery of MPI communication capability, 2013, section 4; here with a majority.) A side that cannot be
-// the majority ends, so that a cut network makes one next communicator that works, not two: a rank that is cut off in the last moment
-// may agree on a set whose other members then go on without it; nothing that needs them completes there, and its next agreement fails.
-// Pure: told of everything, it says what to tell; it knows no clock and sends nothing.
+// Agreement: the ranks of a broken communicator agree on who goes on, without a coordinator that must survive. Each
+// tells all others whom it takes for lost; what one hears, it takes over, so that beliefs only grow; who hears its own
+// belief from everybody it counts on has agreed, and says so, and whoever hears that follows. (The idea of MPI's
+// agreement after failures: Bland et al., Post-failure recovery of MPI communication capability, 2013, section 4; here
+// with a majority.) A side that cannot be the majority ends, so that a cut network makes one next communicator that
+// works, not two: a rank that is cut off in the last moment may agree on a set whose other members then go on without
+// it; nothing that needs them completes there, and its next agreement fails. Pure: told of everything, it says what to
+// tell; it knows no clock and sends nothing.
 #include <cstdint>
 #include <map>
 #include <set>
@@ -26,8 +27,8 @@ class Agreement {
   bool started() const { return started_; }
   State state() const { return state_; }
 
-  // Each returns whether what this rank says has changed, so that it must be said at once. After an end they change nothing.
-  // `ended`: its process has certainly ended; else it may live where nobody hears it.
+  // Each returns whether what this rank says has changed, so that it must be said at once. After an end they change
+  // nothing. `ended`: its process has certainly ended; else it may live where nobody hears it.
   bool lose(int rank, bool ended);
   bool hear(int rank, const Belief& belief);
   // Time is up for these, and for whoever takes this rank for lost.

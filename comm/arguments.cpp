@@ -39,14 +39,17 @@ class Checker {
   // Elements to bytes, times `blocks`.
   std::uint64_t bytes(const char* name, std::uint64_t count, std::uint64_t blocks = 1) {
     if (count > kMaxBytes / element_ / blocks)
-      fail(name, fmt::format("{}", count), fmt::format("at most {} elements of {} bytes in {} blocks", kMaxBytes / element_ / blocks, element_, blocks));
+      fail(
+          name, fmt::format("{}", count),
+          fmt::format("at most {} elements of {} bytes in {} blocks", kMaxBytes / element_ / blocks, element_, blocks));
     return status_.ok() ? count * element_ * blocks : 0;
   }
   void pointer(const Range& r) {
     if (r.bytes && !r.pointer) fail(r.name, "null", fmt::format("a buffer of {} bytes", r.bytes));
     else if (self_.check && status_.ok())
       if (const std::string complaint = memory_complaint(r.pointer, r.bytes, r.written); !complaint.empty())
-        fail(r.name, fmt::format("{}, of which {}", r.pointer, complaint), fmt::format("a buffer of {} bytes", r.bytes));
+        fail(r.name, fmt::format("{}, of which {}", r.pointer, complaint),
+             fmt::format("a buffer of {} bytes", r.bytes));
   }
   // In place, or apart.
   void apart(const Range& input, const Range& output, bool in_place) {
@@ -55,7 +58,8 @@ class Checker {
     if (in_place || !status_.ok() || input.bytes == 0 || output.bytes == 0) return;
     const auto a = std::uintptr_t(input.pointer), b = std::uintptr_t(output.pointer);
     if (a < b + output.bytes && b < a + input.bytes)
-      fail("output", fmt::format("{} (overlaps input {} by some of {} bytes)", output.pointer, input.pointer, input.bytes),
+      fail("output",
+           fmt::format("{} (overlaps input {} by some of {} bytes)", output.pointer, input.pointer, input.bytes),
            "the in-place position or a buffer apart");
   }
   void blocks(const char* name, const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets) {
@@ -76,11 +80,15 @@ class Checker {
     std::sort(blocks.begin(), blocks.end());
     for (std::size_t i = 1; i < blocks.size(); ++i)
       if (blocks[i].first < blocks[i - 1].first + blocks[i - 1].second)
-        return fail(name, fmt::format("{} inside the block of {} elements at {}", blocks[i].first, blocks[i - 1].second, blocks[i - 1].first),
+        return fail(name,
+                    fmt::format("{} inside the block of {} elements at {}", blocks[i].first, blocks[i - 1].second,
+                                blocks[i - 1].first),
                     "blocks that do not overlap");
   }
   void fail(const char* name, const std::string& value, const std::string& wanted) {
-    if (status_.ok()) status_ = Status(Code::invalid_argument, fmt::format("{}: {} is {}, wanted {}", name_of(what_), name, value, wanted));
+    if (status_.ok())
+      status_ =
+          Status(Code::invalid_argument, fmt::format("{}: {} is {}, wanted {}", name_of(what_), name, value, wanted));
   }
   bool ok() const { return status_.ok(); }
   const Status& status() const { return status_; }
@@ -93,7 +101,8 @@ class Checker {
   Status status_;
 };
 
-Prepared base(Collective what, DataType type, ReduceOp op, int root, std::uint64_t count, const void* input, void* output) {
+Prepared base(Collective what, DataType type, ReduceOp op, int root, std::uint64_t count, const void* input,
+              void* output) {
   Prepared p;
   p.call = {what, type, op, root, count};
   p.binding.input = static_cast<const std::byte*>(input);
@@ -108,10 +117,13 @@ Result<Prepared> done(const Checker& check, Prepared&& p) {
   return std::move(p);
 }
 
-std::uint64_t sum(const std::vector<std::size_t>& counts) { return std::accumulate(counts.begin(), counts.end(), std::uint64_t(0)); }
+std::uint64_t sum(const std::vector<std::size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t(0));
+}
 
 // Fills in `blocks`; returns the elements that the buffer must span.
-std::uint64_t set_blocks(Prepared& p, Blocks& blocks, const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets) {
+std::uint64_t set_blocks(Prepared& p, Blocks& blocks, const std::vector<std::size_t>& counts,
+                         const std::vector<std::size_t>& offsets) {
   std::uint64_t at = 0, end = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const std::uint64_t offset = offsets.empty() ? at : offsets[i];
@@ -133,7 +145,8 @@ const void* block_at(const void* base_pointer, std::uint64_t elements, std::size
 Result<Prepared> vector_call(Checker& check, Prepared&& p, bool reads, bool writes) {
   const std::uint64_t bytes = check.bytes("count", p.call.count);
   p.in_place = p.binding.input == p.binding.output && reads && writes;
-  check.apart({"input", p.binding.input, reads ? bytes : 0}, {"output", p.binding.output, writes ? bytes : 0, true}, p.in_place);
+  check.apart({"input", p.binding.input, reads ? bytes : 0}, {"output", p.binding.output, writes ? bytes : 0, true},
+              p.in_place);
   p.binding.vector = p.call.count;
   p.bytes = bytes;
   return done(check, std::move(p));
@@ -147,7 +160,8 @@ Result<Prepared> block_call(Checker& check, Prepared&& p, Rank self, Sides sides
   const std::uint64_t all = check.bytes("count", p.call.count, std::uint64_t(self.count));
   const std::uint64_t block = check.bytes("count", p.call.count);
   const std::uint64_t own = p.call.count * std::uint64_t(self.rank);
-  const void* in_place = sides.full_input ? block_at(p.binding.input, own, check.element()) : block_at(p.binding.output, own, check.element());
+  const void* in_place = sides.full_input ? block_at(p.binding.input, own, check.element())
+                                          : block_at(p.binding.output, own, check.element());
   p.in_place = sides.reads && sides.writes && in_place == (sides.full_input ? p.binding.output : p.binding.input);
   check.apart({"input", p.binding.input, !sides.reads ? 0 : sides.full_input ? all : block},
               {"output", p.binding.output, !sides.writes ? 0 : sides.full_input ? block : all, true}, p.in_place);
@@ -192,7 +206,8 @@ Result<Prepared> prepare(const ReduceScatter& c, Rank self) {
 
 Result<Prepared> prepare(const AllGather& c, Rank self) {
   Checker check(Collective::all_gather, c.type, self);
-  return block_call(check, base(Collective::all_gather, c.type, ReduceOp::sum, 0, c.count, c.input, c.output), self, {false, true, true});
+  return block_call(check, base(Collective::all_gather, c.type, ReduceOp::sum, 0, c.count, c.input, c.output), self,
+                    {false, true, true});
 }
 
 Result<Prepared> prepare(const Gather& c, Rank self) {
@@ -228,7 +243,8 @@ Result<Prepared> prepare(const AllGatherV& c, Rank self) {
   const std::uint64_t span = check.bytes("offsets", set_blocks(p, p.binding.out, c.counts, c.offsets));
   const std::uint64_t own = p.binding.out.offset(std::uint64_t(self.rank));
   p.in_place = c.input == block_at(c.output, own, check.element());
-  check.apart({"input", c.input, check.bytes("counts", c.counts[std::size_t(self.rank)])}, {"output", c.output, span, true}, p.in_place);
+  check.apart({"input", c.input, check.bytes("counts", c.counts[std::size_t(self.rank)])},
+              {"output", c.output, span, true}, p.in_place);
   p.bytes = check.bytes("counts", p.call.count);
   return done(check, std::move(p));
 }
@@ -243,7 +259,8 @@ Result<Prepared> prepare(const ReduceScatterV& c, Rank self) {
   const std::uint64_t span = check.bytes("offsets", set_blocks(p, p.binding.in, c.counts, c.offsets));
   const std::uint64_t own = p.binding.in.offset(std::uint64_t(self.rank));
   p.in_place = c.output == block_at(c.input, own, check.element());
-  check.apart({"input", c.input, span}, {"output", c.output, check.bytes("counts", c.counts[std::size_t(self.rank)]), true}, p.in_place);
+  check.apart({"input", c.input, span},
+              {"output", c.output, check.bytes("counts", c.counts[std::size_t(self.rank)]), true}, p.in_place);
   p.bytes = check.bytes("counts", p.call.count);
   return done(check, std::move(p));
 }
@@ -260,7 +277,8 @@ Result<Prepared> prepare(const AllToAllV& c, Rank self) {
   const std::uint64_t out = check.bytes("recv_offsets", set_blocks(p, p.binding.out, c.recv_counts, c.recv_offsets));
   const auto self_index = std::size_t(self.rank);
   if (c.send_counts[self_index] != c.recv_counts[self_index])
-    check.fail("recv_counts", fmt::format("{} for this rank itself", c.recv_counts[self_index]), fmt::format("send_counts' {}", c.send_counts[self_index]));
+    check.fail("recv_counts", fmt::format("{} for this rank itself", c.recv_counts[self_index]),
+               fmt::format("send_counts' {}", c.send_counts[self_index]));
   check.apart({"input", c.input, in}, {"output", c.output, out, true}, false);
   p.uniform = false;
   p.bytes = std::max(in, out);

@@ -1,6 +1,6 @@
 #pragma once
-// Bell: one thread sleeps on it, any thread wakes it. Ringing costs a system call only when somebody sleeps. It carries no
-// meaning: the woken thread looks for itself what there is to do.
+// Bell: one thread sleeps on it, any thread wakes it. Ringing costs a system call only when somebody sleeps. It carries
+// no meaning: the woken thread looks for itself what there is to do.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

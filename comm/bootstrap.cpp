@@ -46,19 +46,15 @@ std::vector<std::string> reachable(Network& network, const std::vector<std::stri
   return out;
 }
 
+constexpr const char* kOwnToEachHost = "; every host has that address for itself";
 constexpr const char* kOnlyLoopback =
-    "; it offers nothing but loopback addresses, which serve within its own host or container alone: look at TUTTI_INTERFACE there";
-
-bool has_v6(Network& network) {
-  auto hosts = network.local_addresses(false);
-  return std::any_of(hosts.begin(), hosts.end(),
-                     [](const std::string& host) { return host.find(':') != std::string::npos; });
-}
+    "; it offers nothing but loopback addresses, which serve within its own host or container alone: look at "
+    "TUTTI_INTERFACE there";
 
 std::vector<std::string> wildcards(Network& network) {
-  std::vector<std::string> out = {"0.0.0.0"};
-  if (has_v6(network)) out.push_back("::");
-  return out;
+  const auto hosts = network.local_addresses(false);
+  const bool v6 = std::ranges::any_of(hosts, [](const auto& host) { return host.find(':') != std::string::npos; });
+  return v6 ? std::vector<std::string>{"0.0.0.0", "::"} : std::vector<std::string>{"0.0.0.0"};
 }
 
 }  // namespace
@@ -112,9 +108,7 @@ class Joining {
 };
 
 Joining::Joining(Loop& loop, const JoinRequest& request)
-    : loop_(loop),
-      request_(request),
-      started_(loop.now()),
+    : loop_(loop), request_(request), started_(loop.now()),
       deadline_(started_ + request.settings.init_timeout),
       links_(loop) {
   JobKey key = request.key;
@@ -128,7 +122,7 @@ Joining::Joining(Loop& loop, const JoinRequest& request)
   own_.host = facts.name;
   own_.pid = facts.pid;
   own_.cores = facts.cores;
-  const topology::Place place = topology::parse_place(request.settings.place).value_or(topology::place_of_this_thread());
+  const auto place = topology::parse_place(request.settings.place).value_or(topology::place_of_this_thread());
   own_.package = place.package;
   own_.numa = place.numa;
   own_.instance = loop.random();
@@ -297,14 +291,15 @@ Result<std::vector<std::string>> Joining::candidates() {
 
 Status Joining::no_meeting_point(const Status& last) const {
   double waited = std::chrono::duration<double>(loop_.now() - started_).count();
-  const bool own = std::all_of(request_.addresses.begin(), request_.addresses.end(), [](const std::string& a) { return is_loopback(a) || a.starts_with("localhost:"); }) &&
+  const bool own = std::all_of(request_.addresses.begin(), request_.addresses.end(),
+                               [](const std::string& a) { return is_loopback(a) || a.starts_with("localhost:"); }) &&
                    last.text().find("refused") != std::string::npos;
-  return Status(Code::timeout,
-                fmt::format("{} found no meeting point of its job within {:.4g} s at {}; last: {}{}. Was rank 0 started, "
-                            "is this the address "
-                            "of its host, has it the same job key, and does no firewall stand between?",
-                            own_.describe(), waited, meeting_text(), last.text(), own ? "; every host has that address for itself" : ""),
-                request_.rank_0_hosts ? 0 : -1);
+  return Status(
+      Code::timeout,
+      fmt::format("{} found no meeting point of its job within {:.4g} s at {}; last: {}{}. Was rank 0 started, is this "
+                  "the address of its host, has it the same job key, and does no firewall stand between?",
+                  own_.describe(), waited, meeting_text(), last.text(), own ? kOwnToEachHost : ""),
+      request_.rank_0_hosts ? 0 : -1);
 }
 
 Task<Status> Joining::visit() {
@@ -382,7 +377,8 @@ Task<Status> Joining::link_up() {
     auto link = co_await popping;
     if (!link && loop_.now() < link_deadline_) {
       for (const RankInfo& peer : answer_.neighbours)
-        if (peer.rank < request_.rank && !linked_.count(peer.rank) && checking_.insert(peer.rank).second) dials_.spawn(check(peer));
+        if (peer.rank < request_.rank && !linked_.count(peer.rank) && checking_.insert(peer.rank).second)
+          dials_.spawn(check(peer));
       continue;
     }
     if (!link) {
@@ -449,7 +445,8 @@ void World::arrived(const PeerHello& hello, StreamPtr stream) {
   if (hello.rank < 0 || hello.purpose == Purpose::meeting) return;
   if (hello.purpose == Purpose::control) {
     if (joining_) joining_->control_arrived(hello, std::move(stream));
-    else if (control_ && hello.epoch == epoch_ && hello.rank < rank_count() && hello.rank != rank_) control_->add_link(hello.rank, std::move(stream));
+    else if (control_ && hello.epoch == epoch_ && hello.rank < rank_count() && hello.rank != rank_)
+      control_->add_link(hello.rank, std::move(stream));
     return;
   }
   if (hello.epoch != epoch_ || (!ranks_.empty() && hello.rank >= rank_count()))
@@ -487,8 +484,9 @@ Task<void> World::mend_link(int rank) {
   const TimePoint limit = loop_.now() + link_timeout_;
   while (!control_->linked(rank) && !control_->gone(rank)) {
     if (loop_.now() >= limit) {
-      control_->unreachable(rank, fmt::format("no new connection within {:.3g} s (TUTTI_LINK_TIMEOUT changes the limit)",
-                                              std::chrono::duration<double>(link_timeout_).count()));
+      control_->unreachable(rank,
+                            fmt::format("no new connection within {:.3g} s (TUTTI_LINK_TIMEOUT changes the limit)",
+                                        std::chrono::duration<double>(link_timeout_).count()));
       co_return;
     }
     link(rank);
@@ -519,24 +517,26 @@ Task<Result<StreamPtr>> World::dial_rank(const RankInfo& peer, PeerHello hello, 
   const RankInfo& own = own_;
   const bool same_host = peer.same_host(own);
   std::vector<std::string> candidates;
-  if (hello.purpose != Purpose::tcp && hello.purpose != Purpose::rdma && same_host) candidates.push_back(peer.unix_name);
+  if (hello.purpose != Purpose::tcp && hello.purpose != Purpose::rdma && same_host)
+    candidates.push_back(peer.unix_name);
   for (const std::string& address : peer.addresses)
     if (hello.purpose != Purpose::shm && (same_host || !is_loopback(address))) candidates.push_back(address);
   if (candidates.empty())
-    co_return Status(Code::unsupported,
-                     fmt::format("{} and {} have no address in common for {}: {} offers {}; look at TUTTI_INTERFACE there", own.describe(),
-                                 peer.describe(), name_of(hello.purpose), peer.describe(),
-                                 peer.addresses.empty() ? "none" : fmt::format("{}", fmt::join(peer.addresses, ", "))),
-                     peer.rank);
-  const bool loopback = std::all_of(candidates.begin(), candidates.end(), [](const std::string& a) { return a[0] == '@' || is_loopback(a); });
-  // Again where a connection was cut before the welcome: its listener may have had enough of a slow or interrupted path.
+    co_return Status(
+        Code::unsupported,
+        fmt::format("{} and {} have no address in common for {}: {} offers {}; look at TUTTI_INTERFACE there",
+                    own.describe(), peer.describe(), name_of(hello.purpose), peer.describe(),
+                    peer.addresses.empty() ? "none" : fmt::format("{}", fmt::join(peer.addresses, ", "))),
+        peer.rank);
+  const bool loopback = std::ranges::all_of(candidates, [](const auto& a) { return a[0] == '@' || is_loopback(a); });
+  // Again where a connection was cut before the welcome: its listener may have had enough of a slow path.
   for (int attempt = 1;; ++attempt) {
     auto dialling = dial(loop_, candidates, key_, hello, deadline);
     auto dialled = co_await dialling;
     if (dialled && dialled->peer.rank == peer.rank) co_return std::move(dialled->stream);
     if (dialled)
-      co_return Status(Code::peer_lost, fmt::format("rank {} answers where {} was", dialled->peer.rank, peer.describe()),
-                       peer.rank);
+      co_return Status(Code::peer_lost,
+                       fmt::format("rank {} answers where {} was", dialled->peer.rank, peer.describe()), peer.rank);
     const Code code = dialled.status().code();
     if (code != Code::network || attempt == kDialAttempts)
       co_return Status(code == Code::network ? Code::peer_lost : code,

@@ -65,8 +65,8 @@ class World {
   // Streams that other ranks opened with connect_to. From Loop::run; what came before waits. May destroy the World.
   using OnConnection = std::function<void(const PeerHello&, std::unique_ptr<Stream>)>;
   void set_on_connection(OnConnection callback);
-  // Opens a control link to that rank, unless there is one or one is being opened. Where nobody answers, the rank is lost.
-  // Of two ranks the higher one dials; the lower one knocks.
+  // Opens a control link to that rank, unless there is one or one is being opened. Where nobody answers, the rank is
+  // lost. Of two ranks the higher one dials; the lower one knocks.
   void link(int rank);
 
  private:

@@ -53,8 +53,10 @@ bool Brief::lay_out(const Binding& shape) {
     if (p.step.target.count && p.step.kind != StepKind::send) part.target = place(p.step.target);
     const std::uint64_t bytes = std::max(part.source.bytes, part.target.bytes);
     if (bytes == 0) continue;                        // as an Execution skips it
-    if (bytes > kMostBytes || (shape.segment_limit && bytes > shape.segment_limit) || p.step.kind == StepKind::reduce) return false;
-    const bool waits = std::any_of(p.after.begin(), p.after.end(), [&](const Dependency& d) { return receives(program_->steps[d.step].step); });
+    if (bytes > kMostBytes || (shape.segment_limit && bytes > shape.segment_limit) || p.step.kind == StepKind::reduce)
+      return false;
+    const bool waits = std::any_of(p.after.begin(), p.after.end(),
+                                   [&](const Dependency& d) { return receives(program_->steps[d.step].step); });
     if (std::any_of(p.message.begin(), p.message.end(), [](std::uint32_t number) { return number != 0; })) return false;
     if (waits && p.step.kind != StepKind::copy) return false;
     if (p.step.peers.size() >= kernels::kMaxInputs) return false;
@@ -113,21 +115,24 @@ bool Brief::send(std::span<const Wire> wires, const Binding& binding) {
     const SegmentHeader header = header_of(binding, part.source.bytes);
     const std::byte* data = at(part.source, binding);
     for (sent_peers_ = 0; sent_peers_ < s.peers.size(); ++sent_peers_)
-      if (wires[std::size_t(s.peers[sent_peers_])].connection->send(header, data, 0) != transport::Sent::done) return false;
+      if (wires[std::size_t(s.peers[sent_peers_])].connection->send(header, data, 0) != transport::Sent::done)
+        return false;
   }
   return true;
 }
 
 std::uint32_t Brief::sent_to(std::uint32_t index) const {
   for (std::uint32_t i = 0; i < before_.size(); ++i)
-    if (before_[i].step == index) return i < sent_part_ ? std::uint32_t(step(before_[i]).peers.size()) : i == sent_part_ ? sent_peers_ : 0;
+    if (before_[i].step == index)
+      return i < sent_part_ ? std::uint32_t(step(before_[i]).peers.size()) : i == sent_part_ ? sent_peers_ : 0;
   return 0;
 }
 
 bool Brief::look(std::span<const Wire> wires, const Binding& binding) {
   bool all = true;
   for (std::size_t i = 0; i < senders_.size(); ++i) {
-    if (!arrived_[i]) arrived_[i] = wires[std::size_t(senders_[i])].connection->glance(header_of(binding, message_bytes_[i]));
+    if (!arrived_[i])
+      arrived_[i] = wires[std::size_t(senders_[i])].connection->glance(header_of(binding, message_bytes_[i]));
     all &= arrived_[i] != nullptr;
   }
   return all;
@@ -137,7 +142,8 @@ void Brief::receive(const Part& part, const Binding& binding) const {
   const Step& s = step(part);
   std::byte* out = at(part.target, binding);
   const std::byte* const* came = &arrived_[part.sender];
-  if (s.kind == StepKind::recv || (s.peers.size() == 1 && s.source.count == 0)) return copy_bytes(out, *came, part.target.bytes);
+  if (s.kind == StepKind::recv || (s.peers.size() == 1 && s.source.count == 0))
+    return copy_bytes(out, *came, part.target.bytes);
   std::array<const std::byte*, kernels::kMaxInputs> inputs;
   std::size_t n = 0;
   bool own = s.source.count != 0;

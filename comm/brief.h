@@ -1,8 +1,8 @@
 #pragma once
-// Brief: an operation so small that it may be over within the call that starts it. Its program sends what the rank has, needs one
-// message of each peer and nothing in between, and its messages travel by wires that can be looked at (Connection::glance). Then no
-// Operation and no Execution comes to be: each costs more than the exchange itself. What is not over after a few looks goes on as any
-// other operation, with what was sent counted as sent.
+// Brief: an operation so small that it may be over within the call that starts it. Its program sends what the rank has,
+// needs one message of each peer and nothing in between, and its messages travel by wires that can be looked at
+// (Connection::glance). Then no Operation and no Execution comes to be: each costs more than the exchange itself. What
+// is not over after a few looks goes on as any other operation, with what was sent counted as sent.
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -14,7 +14,7 @@ namespace tutti::comm {
 
 class Brief {
  public:
-  static constexpr std::uint64_t kMostBytes = 4095;   // of a message: beyond, the bytes take longer than what this saves
+  static constexpr std::uint64_t kMostBytes = 4095;  // of a message: beyond, the bytes take longer than what this saves
   // For all calls of this shape, whatever their buffers. Null: the program, or the size, is none for it.
   static std::unique_ptr<Brief> of(std::shared_ptr<const Program> program, const Binding& shape);
 

@@ -1,5 +1,6 @@
 #pragma once
-// What TUTTI_MEMORY_LIMIT is spent on. The rest is for headers, lanes, and the slots that are set aside against deadlock.
+// What TUTTI_MEMORY_LIMIT is spent on. The rest is for headers, lanes, and
+// the slots that are set aside against deadlock.
 #include "core/config.h"
 
 namespace tutti::comm {

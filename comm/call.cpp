@@ -23,7 +23,9 @@ std::string to_string(const Call& call) {
   switch (call.collective) {
     case Collective::all_reduce: case Collective::reduce_scatter: out += fmt::format(" {}", name_of(call.op)); break;
     case Collective::reduce: out += fmt::format(" {} root {}", name_of(call.op), call.root); break;
-    case Collective::broadcast: case Collective::gather: case Collective::scatter: out += fmt::format(" root {}", call.root); break;
+    case Collective::broadcast:
+    case Collective::gather:
+    case Collective::scatter: out += fmt::format(" root {}", call.root); break;
     default: break;
   }
   return out;

@@ -1,6 +1,7 @@
 #pragma once
-// Call: what a rank asked for, packed into 64 bits that travel with every segment: both ends of a message compare it, and
-// either can print the other's. Exact for counts below 2^36 and roots below 4096 (beyond, equality is checked on the rest).
+// Call: what a rank asked for, packed into 64 bits that travel with every segment: both ends of a message compare it,
+// and either can print the other's. Exact for counts below 2^36 and roots below
+// 4096 (beyond, equality is checked on the rest).
 #include <cstdint>
 #include <string>
 #include <tutti/types.h>

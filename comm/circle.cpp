@@ -8,13 +8,15 @@ namespace tutti::comm {
 
 using Clock = std::chrono::steady_clock;
 
-Circle::Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, std::vector<std::vector<int>> levels, Planner planner, std::size_t most_bytes)
+Circle::Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks,
+               std::vector<std::vector<int>> levels, Planner planner, std::size_t most_bytes)
     : in_(most_bytes / sizeof(float)), out_(in_.size()) {
   std::vector<int> world_ranks;
   for (const int r : ranks) world_ranks.push_back(world.world_rank(r));
   const int at = int(std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin());
   const auto held = world.engine()->lock();
-  member_ = std::make_shared<Member>(world.engine(), id, std::move(world_ranks), at, std::move(levels), std::move(planner));
+  member_ =
+      std::make_shared<Member>(world.engine(), id, std::move(world_ranks), at, std::move(levels), std::move(planner));
   world.engine()->add_member(member_);
 }
 
@@ -23,7 +25,8 @@ Circle::~Circle() { member_->destroy(std::chrono::milliseconds(0)); }
 Status Circle::time(std::uint64_t bytes, int operations, std::vector<double>& samples) {
   const auto start = Clock::now();
   for (int i = 0; i < operations; ++i) {
-    auto call = prepare(AllReduce{in_.data(), out_.data(), bytes / sizeof(float), DataType::f32, ReduceOp::sum}, {member_->rank(), member_->rank_count()});
+    auto call = prepare(AllReduce{in_.data(), out_.data(), bytes / sizeof(float), DataType::f32, ReduceOp::sum},
+                        {member_->rank(), member_->rank_count()});
     if (Status status = call ? member_->start(std::move(*call)).wait() : call.status(); !status) return status;
   }
   samples.push_back(seconds_since(start) / operations);
@@ -32,7 +35,8 @@ Status Circle::time(std::uint64_t bytes, int operations, std::vector<double>& sa
 
 Status Circle::slowest(std::span<double> seconds) {
   const std::vector<double> own(seconds.begin(), seconds.end());
-  auto call = prepare(AllReduce{own.data(), seconds.data(), seconds.size(), DataType::f64, ReduceOp::max}, {member_->rank(), member_->rank_count()});
+  auto call = prepare(AllReduce{own.data(), seconds.data(), seconds.size(), DataType::f64, ReduceOp::max},
+                      {member_->rank(), member_->rank_count()});
   return call ? member_->start(std::move(*call)).wait() : call.status();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Circle: some ranks of the world on a communicator of their own, which time all_reduces among themselves. All of them do the same.
+// Circle: some ranks of the world on a communicator of their own, which time all_reduces among themselves. All of them
+// do the same.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,8 +15,10 @@ class Member;
 
 class Circle {
  public:
-  // `levels`: of these ranks. `id`: the same on its ranks, and no other communicator's. Vectors are f32, up to `most_bytes`.
-  Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, std::vector<std::vector<int>> levels, Planner planner, std::size_t most_bytes);
+  // `levels`: of these ranks. `id`: the same on its ranks, and no other
+  // communicator's. Vectors are f32, up to `most_bytes`.
+  Circle(const Member& world, std::uint32_t id, const std::vector<int>& ranks, std::vector<std::vector<int>> levels,
+         Planner planner, std::size_t most_bytes);
   ~Circle();
   Circle(const Circle&) = delete;
   Circle& operator=(const Circle&) = delete;

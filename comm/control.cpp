@@ -117,7 +117,9 @@ void Control::readable(int rank) {
   for (;;) {
     std::byte buffer[4096];
     IoResult io = link.stream->read(buffer);
-    if (!io.status || io.closed) return end(rank, io.closed ? "its control connection was closed" : io.status.text(), io.status.code() != Code::timeout);
+    if (!io.status || io.closed)
+      return end(rank, io.closed ? "its control connection was closed" : io.status.text(),
+                 io.status.code() != Code::timeout);
     if (io.bytes == 0) return;
     link.in.insert(link.in.end(), buffer, buffer + io.bytes);
     if (!parse(rank, link) || alive.expired()) return;
@@ -196,7 +198,8 @@ void Control::end(int rank, const std::string& how, bool hung_up) {
   const bool network = !is_unix(*link.stream);
   link = {};
   if (left_.count(rank)) return;
-  std::string text = fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)", ranks_[std::size_t(rank)].describe(), how);
+  std::string text = fmt::format("{} is gone: {} (was it killed, or did it fail? see its own output)",
+                                 ranks_[std::size_t(rank)].describe(), how);
   if (!network || !hung_up || !on_cut_) return lose(rank, text, hung_up);
   link.cut = std::move(text);
   on_cut_(rank);

@@ -1,9 +1,9 @@
 #pragma once
 // The control plane of one rank: its links to the ranks at distances 1, 2, 4, ... (see control_neighbours). Small
-// messages reach every rank by flooding, in a logarithmic number of hops. A link on one host that ends without a goodbye
-// means that the process at its other end is gone, which every rank is told; a link over a network may have been cut by
-// something between: whoever made it is asked to make it again, or to say that the rank is gone. No bulk data, no order
-// among messages of different ranks.
+// messages reach every rank by flooding, in a logarithmic number of hops. A link on one host that ends without a
+// goodbye means that the process at its other end is gone, which every rank is told; a link over a network may have
+// been cut by something between: whoever made it is asked to make it again, or to say that the rank is gone. No bulk
+// data, no order among messages of different ranks.
 #include <deque>
 #include <functional>
 #include <map>
@@ -34,7 +34,8 @@ class Control {
   Status spread(std::span<const std::byte> message);
   // Callbacks come from Loop::run and may destroy this object. What came before they are set waits for them.
   void on_message(std::function<void(int from, std::span<const std::byte>)> callback);
-  // Once for each rank; also for ranks that have no link here. peer_lost, with the rank as culprit; timeout where it is out of reach.
+  // Once for each rank; also for ranks that have no link here. peer_lost, with the rank as culprit; timeout where it is
+  // out of reach.
   void on_lost(std::function<void(int rank, const Status& why)> callback);
 
   // What tells that a rank is lost, for links that are no control plane yet: a whole frame, and one without its length.
@@ -46,9 +47,11 @@ class Control {
   bool gone(int rank) const { return left_.count(rank) > 0 || lost_.count(rank) > 0; }
   // Its process has ended or let go of us, as its kernel said; not so where nothing was heard for too long.
   bool ended(int rank) const { return gone(rank) && unreachable_.count(rank) == 0; }
-  // A link more, beside those at distances 1, 2, 4, ..., or instead of one that was cut: what was said last is said again.
+  // A link more, beside those at distances 1, 2, 4, ..., or instead of one that
+  // was cut: what was said last is said again.
   void add_link(int rank, std::unique_ptr<Stream> stream);
-  // A link over a network has ended: somebody shall call add_link(), lost() or unreachable(). Without a callback, a death.
+  // A link over a network has ended: somebody shall call add_link(), lost() or
+  // unreachable(). Without a callback, a death.
   void on_cut(std::function<void(int rank)> callback) { on_cut_ = std::move(callback); }
   // Seen from outside: its process has ended; it cannot be reached. A cut link's end says more than `text`.
   void lost(int rank, const std::string& text);

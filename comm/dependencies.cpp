@@ -46,7 +46,8 @@ std::vector<Access> accesses(std::span<const Step> steps, const Places& place) {
     const bool writes = step.target.count && step.kind != StepKind::send;
     const Chunks source = place(step.source), target = place(step.target);
     // recv_reduce into its own operand: target op= received, one access.
-    if (reads && !(writes && step.kind == StepKind::recv_reduce && source == target)) out.push_back({source, i, Side::source});
+    if (reads && !(writes && step.kind == StepKind::recv_reduce && source == target))
+      out.push_back({source, i, Side::source});
     if (writes) out.push_back({target, i, Side::target});
   }
   return out;
@@ -75,7 +76,8 @@ std::vector<std::vector<Dependency>> find_dependencies(const algorithms::Request
         open, [&](const Access& o) { return o.chunks.space != access.chunks.space || o.end() <= access.chunks.first; });
     for (const Access& other : open) {
       if (other.step == access.step || !(other.writes() || access.writes())) continue;
-      const auto& [earlier, later] = std::minmax(other, access, [](const Access& a, const Access& b) { return a.step < b.step; });
+      const auto& [earlier, later] =
+          std::minmax(other, access, [](const Access& a, const Access& b) { return a.step < b.step; });
       after[later.step].push_back({earlier.step, earlier.side, later.side});
     }
     open.push_back(access);

@@ -13,7 +13,8 @@ namespace tutti::comm {
 // The buffer with only the rank's own block, where the other one has all ranks' blocks and in place contains it.
 std::optional<algorithms::Space> own_block(Collective collective);
 
-// For each step, the earlier ones that it waits for, ascending; one for each way in which they meet. In time close to linear in steps and answers.
+// For each step, the earlier ones that it waits for, ascending; one for each way in which they meet. In time close to
+// linear in steps and answers.
 std::vector<std::vector<Dependency>> find_dependencies(const algorithms::Request& request, int rank,
                                                        std::uint32_t slices, std::span<const algorithms::Step> steps);
 

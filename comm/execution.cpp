@@ -216,7 +216,8 @@ void Execution::run_send(std::uint32_t index, std::uint64_t limit) {
       std::uint64_t segment = segment_for(step, s.bytes);
       if (segment == 0) return block(index);
       // Elements stay whole, whatever TUTTI_SEGMENT says.
-      if (segment < s.bytes - s.submitted) segment = std::max<std::uint64_t>(segment / kMaxElement * kMaxElement, kMaxElement);
+      if (segment < s.bytes - s.submitted)
+        segment = std::max<std::uint64_t>(segment / kMaxElement * kMaxElement, kMaxElement);
       segment = std::max(kWhole, segment / kWhole * kWhole);
       segment = std::min(segment, s.bytes - s.submitted);
       if (s.submitted + segment > limit) break;             // wait until a whole segment is ready
@@ -261,14 +262,17 @@ bool Execution::send_segment(std::uint32_t index) {
       bool same = true;
       for (int peer : p.step.peers) same = same && wires_[std::size_t(peer)].transport == wire.transport;
       s.stage = wire.transport;
-      s.staged = same && !wire.transport->in_place(data, header.bytes) ? wire.transport->stage(data, header.bytes, int(peer_count)) : transport::Transport::kNoStage;
+      s.staged = same && !wire.transport->in_place(data, header.bytes)
+                     ? wire.transport->stage(data, header.bytes, int(peer_count))
+                     : transport::Transport::kNoStage;
       if (s.staged == 0 && !oldest_) return false;
       if (s.staged == 0) s.staged = transport::Transport::kNoStage;   // a copy for each, in the room kept for its lane
     }
     const bool staged = peer_count > 1 && s.staged != 0 && s.staged != transport::Transport::kNoStage;
     header.first = oldest_ && !staged && first_on_lane(index, s.cursor);
     const std::uint32_t place = take_off(index, header);
-    const Sent result = staged ? wire.connection->send_staged(header, s.staged) : wire.connection->send(header, data, std::uint64_t(binding_.token) << 32 | place);
+    const Sent result = staged ? wire.connection->send_staged(header, s.staged)
+                               : wire.connection->send(header, data, std::uint64_t(binding_.token) << 32 | place);
     if (result == Sent::pending) ++s.outstanding;
     else free_.push_back(place);
     if (result == Sent::again) return false;
@@ -291,8 +295,8 @@ bool Execution::first_on_lane(std::uint32_t index, std::uint32_t position) const
   return true;
 }
 
-// What later steps may overwrite: up to the first segment that is still on its way; of a multicast, all that was given away once
-// nothing is.
+// What later steps may overwrite: up to the first segment that is still on its way; of a multicast, all that was given
+// away once nothing is.
 void Execution::sent(std::uint32_t segment) {
   const Early acknowledged = on_way_[segment];
   free_.push_back(segment);
@@ -300,7 +304,8 @@ void Execution::sent(std::uint32_t segment) {
   TUTTI_CHECK(s.outstanding > 0);
   --s.outstanding;
   const std::uint64_t before = s.done;
-  if (program_->steps[acknowledged.step].step.peers.size() == 1) mark(acknowledged.step, acknowledged.offset, acknowledged.bytes);
+  if (program_->steps[acknowledged.step].step.peers.size() == 1)
+    mark(acknowledged.step, acknowledged.offset, acknowledged.bytes);
   else if (s.outstanding == 0) s.done = s.submitted;
   if (s.done != before) finish_if_done(acknowledged.step);
 }
@@ -321,11 +326,13 @@ void Execution::run_local(std::uint32_t index, std::uint64_t limit) {
   moved_ += bytes;
 }
 
-void Execution::reduce(std::byte* out, std::span<const std::byte* const> inputs, std::uint64_t bytes, bool completes) const {
+void Execution::reduce(std::byte* out, std::span<const std::byte* const> inputs, std::uint64_t bytes,
+                       bool completes) const {
   kernels::Finish finish;
   if (completes) finish.divide_by = binding_.divide_by;
   const std::size_t count = bytes / size_of(binding_.type);
-  if (inputs.size() <= kernels::kMaxInputs) return kernels::reduce(binding_.type, binding_.op, out, inputs, count, finish);
+  if (inputs.size() <= kernels::kMaxInputs)
+    return kernels::reduce(binding_.type, binding_.op, out, inputs, count, finish);
   // Wider than a pass: along the tree, strip by strip. Narrow floats would be rounded between the passes; the planner
   // does not choose so wide a pass for them.
   const std::uint32_t left = algorithms::tree_split(std::uint32_t(inputs.size()));
@@ -450,12 +457,14 @@ int Execution::step_of(int peer, const SegmentHeader& header) const {
   return header.key.message < lane.size() ? int(lane[header.key.message].step) : -1;
 }
 
-Execution::Verdict Execution::arrived(int peer, const SegmentHeader& header, const std::byte* data, transport::Lease lease) {
+Execution::Verdict Execution::arrived(int peer, const SegmentHeader& header, const std::byte* data,
+                                      transport::Lease lease) {
   const auto& lane = program_->arrivals[std::size_t(peer)];
   const std::uint64_t end = header.offset + header.bytes;
   const Arrival arrival = header.key.message < lane.size() ? lane[header.key.message] : Arrival{};
   State& s = states_[arrival.step];
-  if (header.key.message >= lane.size() || s.finished || header.message_bytes != s.bytes || end > s.bytes || header.offset < s.done) {
+  if (header.key.message >= lane.size() || s.finished || header.message_bytes != s.bytes || end > s.bytes ||
+      header.offset < s.done) {
     lease.release();
     return Verdict::unexpected;
   }
@@ -518,7 +527,8 @@ bool Execution::misses(std::uint32_t index, std::uint32_t position) const {
 }
 
 std::size_t Execution::memory_bytes() const {
-  std::size_t bytes = sizeof(Execution) + scratch_.capacity() + states_.capacity() * sizeof(State) + pieces_.capacity() * sizeof(pieces_[0]);
+  std::size_t bytes = sizeof(Execution) + scratch_.capacity() + states_.capacity() * sizeof(State) +
+                      pieces_.capacity() * sizeof(pieces_[0]);
   for (const auto& held : pieces_) bytes += held.capacity() * sizeof(Piece);
   return bytes;
 }
@@ -532,8 +542,8 @@ std::vector<Stand> Execution::stands(std::size_t most) const {
     const bool sends = step.kind == StepKind::send;
     for (std::uint32_t k = 0; k < step.peers.size() && out.size() < most; ++k)
       if (misses(i, k))
-        out.push_back({i, std::uint32_t(states_.size()), step.peers[k], sends, (sends ? step.source : step.target).first,
-                       sends ? s.submitted : s.done, s.bytes});
+        out.push_back({i, std::uint32_t(states_.size()), step.peers[k], sends,
+                       (sends ? step.source : step.target).first, sends ? s.submitted : s.done, s.bytes});
   }
   return out;
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Execution: one run of a Program over bound memory and live connections. It starts steps when their dependencies allow,
-// pipelines dependent steps byte by byte, and reduces segments as they arrive. It knows nothing of threads, time, planning
-// or users. Driven under the engine's lock; nothing is allocated once its vectors have grown.
+// Execution: one run of a Program over bound memory and live connections. It starts steps when their dependencies
+// allow, pipelines dependent steps byte by byte, and reduces segments as they arrive. It knows nothing of threads,
+// time, planning or users. Driven under the engine's lock; nothing is allocated once its vectors have grown.
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -51,7 +51,7 @@ struct Binding {
   Blocks in, out;
   transport::SegmentHeader header;              // key.communicator, key.operation, call, plan
   std::uint64_t segment_limit = 0;              // bytes; 0: the wire's own
-  std::uint32_t token = 0;                      // upper half of the tokens given to connections; the lower says which segment
+  std::uint32_t token = 0;  // upper half of the tokens given to connections; the lower says which segment
 };
 
 class Execution {
@@ -86,7 +86,8 @@ class Execution {
   std::vector<int> waits_for() const;
   // The first so many of those waits. The operation's fields are left empty.
   std::vector<Stand> stands(std::size_t most) const;
-  // Whether something is still to be sent to or received from this rank. What has arrived but waits here does not count.
+  // Whether something is still to be sent to or received from this rank. What
+  // has arrived but waits here does not count.
   bool needs(int peer) const;
   std::uint64_t moved_bytes() const { return moved_; }
   std::size_t memory_bytes() const;             // held now, scratch above all

@@ -1,5 +1,6 @@
 #pragma once
-// Explanation: every candidate for a collective with what it does and costs, which one is chosen and why. A value that tools print.
+// Explanation: every candidate for a collective with what it does and costs, which
+// one is chosen and why. A value that tools print.
 #include <optional>
 #include <string>
 #include <tutti/status.h>
@@ -26,12 +27,14 @@ struct Explanation {
   Collective collective = Collective::all_reduce;
   std::uint64_t bytes = 0;
   int ranks = 0;
-  std::vector<std::string> borders;    // "host", "package", ..., "rank": those with something on either side, outermost first
+  std::vector<std::string>
+      borders;  // "host", "package", ..., "rank": those with something on either side, outermost first
   std::vector<bool> measured;          // by border: whether its price was, else it is assumed
   std::vector<Candidate> candidates;   // best first; the first is chosen
   std::string reason;
   std::string limiting_link;
-  // On streams, where all GPUs reach each other's memory: best first, at assumed prices. Empty: not on one host, or no such call.
+  // On streams, where all GPUs reach each other's memory: best first, at assumed
+  // prices. Empty: not on one host, or no such call.
   std::vector<GpuPlan> gpu;
   std::uint64_t one_shot_up_to = 0;    // bytes
   std::vector<std::string> refused;    // "hierarchical: needs groups of more than one rank and less than all"
@@ -39,6 +42,7 @@ struct Explanation {
 
 // What the planner does for such a call. As Planner::plans.
 // `gpus`: the ranks are GPUs of one host.
-Result<Explanation> explain(Collective collective, std::uint64_t bytes, int ranks, const Placement& placement, const Settings& settings, bool gpus = false);
+Result<Explanation> explain(Collective collective, std::uint64_t bytes, int ranks, const Placement& placement,
+                            const Settings& settings, bool gpus = false);
 
 }  // namespace tutti::comm

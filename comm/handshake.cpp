@@ -53,7 +53,10 @@ void put_nonce(ByteWriter& to, Loop& loop) {
 Bytes encode_hello(Loop& loop, const JobKey& key, const PeerHello& own) {
   ByteWriter out;
   put_start(out);
-  out.number(std::uint8_t(std::uint8_t(own.purpose) | (key.encrypt ? kEncryptPurpose : 0))).number(key.job).number(std::uint32_t(own.rank)).number(own.epoch);
+  out.number(std::uint8_t(std::uint8_t(own.purpose) | (key.encrypt ? kEncryptPurpose : 0)))
+      .number(key.job)
+      .number(std::uint32_t(own.rank))
+      .number(own.epoch);
   out.number(own.index).number(own.count).number(own.call);
   put_nonce(out, loop);
   return out.take();

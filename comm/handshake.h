@@ -1,12 +1,12 @@
 #pragma once
 // What every connection between ranks begins with: both sides prove that they know the job's key (HMAC-SHA256 over both
-// sides' random numbers), and say who they are. It carries no payload and encrypts nothing, but agrees on whether what follows
-// is to be encrypted (where either end wants it) and on a secret for that.
+// sides' random numbers), and say who they are. It carries no payload and encrypts nothing, but agrees on whether what
+// follows is to be encrypted (where either end wants it) and on a secret for that.
 //
-//   caller -> listener   magic 8, wire version 4, then: purpose and whether to encrypt, job, rank, epoch, index, count, 16 random bytes
-//   listener -> caller   magic 8, wire version 4, then: rank and whether to encrypt, 16 random bytes, HMAC("listener", both messages so far)
-//   caller -> listener   HMAC("caller", both messages so far)
-//   listener -> caller   1 byte: welcome
+//   caller -> listener   magic 8, wire version 4, then: purpose and whether to encrypt, job, rank, epoch, index, count,
+//   16 random bytes listener -> caller   magic 8, wire version 4, then: rank and whether to encrypt, 16 random bytes,
+//   HMAC("listener", both messages so far) caller -> listener   HMAC("caller", both messages so far) listener -> caller
+//   1 byte: welcome
 //
 // Without the welcome a caller could hold a connection that its listener has given up.
 //

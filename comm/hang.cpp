@@ -1,7 +1,7 @@
-// The engine's hang report: when an operation has not moved for TUTTI_REPORT_AFTER, all ranks of its communicator print one
-// report, the same. They tell each other where they stand; the lowest rank that is there puts it together. Should it be the
-// one that stands still, all take the report of the lowest rank that made one, as with verdicts. Nothing ends by it. A rank that is asked by
-// a signal (inquiry.h) prints one by itself.
+// The engine's hang report: when an operation has not moved for TUTTI_REPORT_AFTER, all ranks of its communicator print
+// one report, the same. They tell each other where they stand; the lowest rank that is there puts it together. Should
+// it be the one that stands still, all take the report of the lowest rank that made one, as with verdicts. Nothing ends
+// by it. A rank that is asked by a signal (inquiry.h) prints one by itself.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kAskAll = 256;              // ranks of a communicator that are all asked; of more, those on the way of the waits
+constexpr int kAskAll = 256;  // ranks of a communicator that are all asked; of more, those on the way of the waits
 constexpr milliseconds kLongestLead{1000};
 constexpr milliseconds kDraftWait{300};   // for the deciding rank's word
 constexpr milliseconds kAnswers{300};     // for what all say, asked by a signal
@@ -29,7 +29,8 @@ void write_beside(const std::string& recorder, const std::string& text) {
   if (recorder.empty()) return;
   const std::string path = record::hang_report_path(recorder);
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0 || ::write(fd, text.data(), text.size()) != ssize_t(text.size())) log::info("{}: {}", path, errno_text(errno));
+  if (fd < 0 || ::write(fd, text.data(), text.size()) != ssize_t(text.size()))
+    log::info("{}: {}", path, errno_text(errno));
   if (fd >= 0) ::close(fd);
 }
 
@@ -50,13 +51,15 @@ void Engine::look_for_hang(Operation& operation, Nanoseconds quiet, TimePoint no
   Member& member = operation.member();
   for (const auto& other : pending_)
     if (&other->member() == &member && other->execution && other->token < operation.token) return;
-  const Watch::Question question{operation.execution->waits_for(), operation.call.collective != Collective::send, operation.sequence, now - lead};
+  const Watch::Question question{operation.execution->waits_for(), operation.call.collective != Collective::send,
+                                 operation.sequence, now - lead};
   ask_all(member, member.watch().to_ask(question, now - lead), now, now - lead);
   if (quiet < limit) return;
   operation.hang_told = true;
   journal_.waits(operation);
   const HangReport report = explain(operation, quiet, now - 2 * lead);
-  if (!decides(member)) directory_->say({.kind = Word::Kind::hang_draft, .communicator = member.id(), .hang = report.encode()});
+  if (!decides(member))
+    directory_->say({.kind = Word::Kind::hang_draft, .communicator = member.id(), .hang = report.encode()});
   consider_report(member, report, world_rank_);
 }
 
@@ -77,10 +80,12 @@ void Engine::asked() {
   for (const auto& operation : pending_) {
     Member& member = operation->member();
     if (!directory_ || !operation->execution || !seen.insert(&member).second) continue;
-    const Watch::Question question{operation->execution->waits_for(), operation->call.collective != Collective::send, operation->sequence, now};
+    const Watch::Question question{operation->execution->waits_for(), operation->call.collective != Collective::send,
+                                   operation->sequence, now};
     ask_all(member, member.watch().to_ask(question, now), now, now - kAnswers);
   }
-  answers_ = loop_->at(now + (seen.empty() ? Nanoseconds(0) : Nanoseconds(kAnswers)), [this, now] { tell_where_all_stand(now - kAnswers); });
+  answers_ = loop_->at(now + (seen.empty() ? Nanoseconds(0) : Nanoseconds(kAnswers)),
+                       [this, now] { tell_where_all_stand(now - kAnswers); });
 }
 
 void Engine::tell_where_all_stand(TimePoint since) {
@@ -113,7 +118,8 @@ HangReport Engine::explain(const Operation& operation, Nanoseconds quiet, TimePo
   ranks.insert(member.rank());
   for (int r = 0; r < member.rank_count() && member.rank_count() <= kAskAll; ++r) ranks.insert(r);
   std::map<int, HangKnowledge> known;
-  for (const int r : ranks) known[r] = {member.watch().fresh(r, fresh), member.world_rank(r), directory_->gone(member.world_rank(r))};
+  for (const int r : ranks)
+    known[r] = {member.watch().fresh(r, fresh), member.world_rank(r), directory_->gone(member.world_rank(r))};
   return explain_hang(std::move(about), known);
 }
 

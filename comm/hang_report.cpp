@@ -45,10 +45,12 @@ State state_of(const HangReport& about, const Report& report) {
 }
 
 bool sends_to(const Row& row, int peer, std::uint32_t sequence) {
-  return std::any_of(row.stands.begin(), row.stands.end(), [&](const Stand& s) { return s.sends && s.peer == peer && s.sequence == sequence; });
+  return std::any_of(row.stands.begin(), row.stands.end(),
+                     [&](const Stand& s) { return s.sends && s.peer == peer && s.sequence == sequence; });
 }
 
-// The receiver lacks bytes that the sender has handed over: it is through with the operation, or keeps them unacknowledged.
+// The receiver lacks bytes that the sender has handed over: it is through with
+// the operation, or keeps them unacknowledged.
 std::vector<HangReport::Stalled> stalled_links(const HangReport& report, const std::map<int, Row>& rows) {
   std::vector<HangReport::Stalled> links;
   for (const auto& [rank, row] : rows) {
@@ -56,9 +58,11 @@ std::vector<HangReport::Stalled> stalled_links(const HangReport& report, const s
       if (stand.sends || stand.sequence != report.sequence || stand.collective != report.collective) continue;
       const auto sender = rows.find(stand.peer);
       if (sender == rows.end()) continue;
-      const bool handed = sender->second.state == State::done || (sender->second.state == State::waits && sends_to(sender->second, rank, report.sequence));
+      const bool handed = sender->second.state == State::done ||
+                          (sender->second.state == State::waits && sends_to(sender->second, rank, report.sequence));
       const HangReport::Stalled link{stand.peer, rank};
-      if (handed && std::find(links.begin(), links.end(), link) == links.end() && links.size() < HangReport::kMostRows) links.push_back(link);
+      if (handed && std::find(links.begin(), links.end(), link) == links.end() && links.size() < HangReport::kMostRows)
+        links.push_back(link);
     }
   }
   return links;
@@ -69,9 +73,10 @@ std::string where(const HangReport& report, const Row& row, const std::map<int, 
   for (const Stand& s : row.stands) {
     const auto name = names.find(s.peer);
     const std::string peer = name == names.end() ? fmt::format("rank {}", s.peer) : name->second;
-    out += fmt::format("{}{}step {} of {}: {} chunk {} {} {}, {} of {} bytes", out.empty() ? "" : "; ",
-                       s.sequence == report.sequence ? "" : fmt::format("operation {}, ", s.sequence), s.step + 1, s.steps,
-                       s.sends ? "sends" : "receives", s.chunk, s.sends ? "to" : "from", peer, s.done, s.bytes);
+    out +=
+        fmt::format("{}{}step {} of {}: {} chunk {} {} {}, {} of {} bytes", out.empty() ? "" : "; ",
+                    s.sequence == report.sequence ? "" : fmt::format("operation {}, ", s.sequence), s.step + 1, s.steps,
+                    s.sends ? "sends" : "receives", s.chunk, s.sends ? "to" : "from", peer, s.done, s.bytes);
   }
   return out;
 }
@@ -82,9 +87,13 @@ std::string line_of(const HangReport& report, const Row& row, const std::map<int
     case State::gone: return "has left, or its process has ended";
     case State::silent: return "does not answer: is its process stopped, or its host out of reach or out of memory?";
     case State::not_called:
-      return report.collective ? fmt::format("has not made the call: it is alive, outside the library, and has made {} calls", row.started)
-                               : "is alive and has nothing pending";
-    case State::behind: return fmt::format("is still in an earlier operation, it has made {} calls{}{}", row.started, stands.empty() ? "" : ": ", stands);
+      return report.collective
+                 ? fmt::format("has not made the call: it is alive, outside the library, and has made {} calls",
+                               row.started)
+                 : "is alive and has nothing pending";
+    case State::behind:
+      return fmt::format("is still in an earlier operation, it has made {} calls{}{}", row.started,
+                         stands.empty() ? "" : ": ", stands);
     case State::other_call:
       for (const Stand& s : row.stands)
         if (s.sequence == report.sequence) return fmt::format("called {} instead", to_string(unpack(s.call)));
@@ -96,13 +105,18 @@ std::string line_of(const HangReport& report, const Row& row, const std::map<int
 }
 
 void put(ByteWriter& out, const Row& row) {
-  out.number(std::uint32_t(row.rank)).number(std::uint32_t(row.world_rank)).number(std::uint8_t(row.state)).number(row.started);
+  out.number(std::uint32_t(row.rank))
+      .number(std::uint32_t(row.world_rank))
+      .number(std::uint8_t(row.state))
+      .number(row.started);
   encode(row.stands, out);
 }
 
 Json json_of(const Stand& s) {
-  return {{"operation", s.sequence}, {"call", to_string(unpack(s.call))}, {"step", s.step + 1}, {"steps", s.steps}, {"chunk", s.chunk},
-          {"direction", s.sends ? "send" : "receive"}, {"peer", s.peer}, {"done", s.done}, {"bytes", s.bytes}};
+  return {
+      {"operation", s.sequence}, {"call", to_string(unpack(s.call))},         {"step", s.step + 1}, {"steps", s.steps},
+      {"chunk", s.chunk},        {"direction", s.sends ? "send" : "receive"}, {"peer", s.peer},     {"done", s.done},
+      {"bytes", s.bytes}};
 }
 
 }  // namespace
@@ -122,7 +136,8 @@ HangReport explain_hang(HangReport about, const std::map<int, HangKnowledge>& ra
   about.stalled = stalled_links(about, rows);
   for (auto& [rank, row] : rows) about.rows.push_back(std::move(row));
   if (about.rows.size() > HangReport::kMostRows) {
-    std::stable_sort(about.rows.begin(), about.rows.end(), [](const Row& a, const Row& b) { return weight(a.state) < weight(b.state); });
+    std::stable_sort(about.rows.begin(), about.rows.end(),
+                     [](const Row& a, const Row& b) { return weight(a.state) < weight(b.state); });
     about.rows.resize(HangReport::kMostRows);
     std::sort(about.rows.begin(), about.rows.end(), [](const Row& a, const Row& b) { return a.rank < b.rank; });
   }
@@ -131,7 +146,12 @@ HangReport explain_hang(HangReport about, const std::map<int, HangKnowledge>& ra
 
 std::string HangReport::encode() const {
   ByteWriter out;
-  out.number(communicator).number(sequence).number(std::uint8_t(collective)).number(call).number(quiet).number(std::uint32_t(rank_count));
+  out.number(communicator)
+      .number(sequence)
+      .number(std::uint8_t(collective))
+      .number(call)
+      .number(quiet)
+      .number(std::uint32_t(rank_count));
   out.number(std::uint8_t(rows.size()));
   for (const Row& row : rows) put(out, row);
   out.number(std::uint8_t(stalled.size()));
@@ -173,17 +193,21 @@ std::optional<HangReport> HangReport::decode(const std::string& bytes) {
 std::string HangReport::text(const Describe& describe) const {
   std::map<int, std::string> names;
   for (const Row& row : rows) names[row.rank] = describe(row.world_rank);
-  std::string out = fmt::format("operation {} {} of communicator {}: nothing moved for {:.3g} s", sequence, to_string(unpack(call)),
-                                communicator & 0x7fffffffu, quiet / 1000.0);
+  std::string out = fmt::format("operation {} {} of communicator {}: nothing moved for {:.3g} s", sequence,
+                                to_string(unpack(call)), communicator & 0x7fffffffu, quiet / 1000.0);
   std::vector<const Row*> sorted;
   for (const Row& row : rows) sorted.push_back(&row);
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Row* a, const Row* b) { return weight(a->state) < weight(b->state); });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Row* a, const Row* b) { return weight(a->state) < weight(b->state); });
   const auto name = [&](int rank) { return names.count(rank) ? names.at(rank) : fmt::format("rank {}", rank); };
   for (const Row* row : sorted)
-    if (weight(row->state) <= weight(State::not_called)) out += fmt::format("\n  {} {}", name(row->rank), line_of(*this, *row, names));
-  for (const Stalled& link : stalled) out += fmt::format("\n  the link {} -> {} stalls", name(link.from), name(link.to));
+    if (weight(row->state) <= weight(State::not_called))
+      out += fmt::format("\n  {} {}", name(row->rank), line_of(*this, *row, names));
+  for (const Stalled& link : stalled)
+    out += fmt::format("\n  the link {} -> {} stalls", name(link.from), name(link.to));
   for (const Row* row : sorted)
-    if (weight(row->state) > weight(State::not_called)) out += fmt::format("\n  {} {}", name(row->rank), line_of(*this, *row, names));
+    if (weight(row->state) > weight(State::not_called))
+      out += fmt::format("\n  {} {}", name(row->rank), line_of(*this, *row, names));
   if (int(rows.size()) < rank_count) out += fmt::format("\n  and {} ranks more", rank_count - int(rows.size()));
   return out;
 }

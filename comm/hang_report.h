@@ -1,7 +1,7 @@
 #pragma once
-// HangReport: why an operation does not move, as one rank puts it together from what all have said and as every rank prints it:
-// who has not called, who called something else, who does not answer, which link stalls, and where everybody stands. A value
-// with its encoding, its text and its JSON; it asks nobody and ends nothing.
+// HangReport: why an operation does not move, as one rank puts it together from what all have said and as every rank
+// prints it: who has not called, who called something else, who does not answer, which link stalls, and where everybody
+// stands. A value with its encoding, its text and its JSON; it asks nobody and ends nothing.
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -1,7 +1,7 @@
 #pragma once
-// Inquiry: the signal by which a person asks the ranks of a process where they stand (TUTTI_REPORT_SIGNAL). It is taken only where the
-// program has left it at its default, which would end the process, and given back with the last Inquiry. The handler writes to
-// descriptors and does nothing else; whose loop watches one hears of it there.
+// Inquiry: the signal by which a person asks the ranks of a process where they stand (TUTTI_REPORT_SIGNAL). It is taken
+// only where the program has left it at its default, which would end the process, and given back with the last Inquiry.
+// The handler writes to descriptors and does nothing else; whose loop watches one hears of it there.
 #include <functional>
 #include <memory>
 

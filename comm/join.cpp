@@ -54,7 +54,10 @@ void end_meeting(const UniqueId& id) {
 }
 
 log::Level level_from(const std::string& name) {
-  return name == "error" ? log::Level::error : name == "info" ? log::Level::info : name == "debug" ? log::Level::debug : log::Level::warning;
+  return name == "error"   ? log::Level::error
+         : name == "info"  ? log::Level::info
+         : name == "debug" ? log::Level::debug
+                           : log::Level::warning;
 }
 
 Result<Settings> settings_of(const Options& options) {
@@ -68,14 +71,18 @@ Result<Settings> settings_of(const Options& options) {
   if (!options.job_key.empty()) settings->job_key = options.job_key;
   log::set_level(level_from(settings->log));
   if (!settings->place.empty() && !topology::parse_place(settings->place))
-    return Status(Code::invalid_argument, fmt::format("TUTTI_PLACE={}: wanted package/NUMA node, such as 1/3, either may be left out", settings->place));
+    return Status(
+        Code::invalid_argument,
+        fmt::format("TUTTI_PLACE={}: wanted package/NUMA node, such as 1/3, either may be left out", settings->place));
   if (!settings->interface.empty())
     if (const auto addresses = choose_addresses(interface_addresses(), settings->interface, true); !addresses)
-      return Status(Code::invalid_argument, fmt::format("TUTTI_INTERFACE={}: {}", settings->interface, addresses.status().text()));
+      return Status(Code::invalid_argument,
+                    fmt::format("TUTTI_INTERFACE={}: {}", settings->interface, addresses.status().text()));
   if (settings->simd.empty()) return settings;
   for (auto level : kernels::simd_levels())
     if (settings->simd == kernels::name_of(level) && kernels::set_simd_level(level)) return settings;
-  return Status(Code::invalid_argument, fmt::format("TUTTI_SIMD={}: this machine runs up to {}", settings->simd, kernels::name_of(kernels::simd_level())));
+  return Status(Code::invalid_argument, fmt::format("TUTTI_SIMD={}: this machine runs up to {}", settings->simd,
+                                                    kernels::name_of(kernels::simd_level())));
 }
 
 // The secret that was given, or one made of what the ranks have in common, with a word about it.
@@ -85,7 +92,8 @@ JobKey key_of(const Settings& settings, const std::vector<std::string>& addresse
     return a.starts_with("@") || a.starts_with("127.") || a.starts_with("[::1]") || a.starts_with("localhost:");
   });
   log::write_once(local ? log::Level::info : log::Level::warning,
-                  "no job key: anyone who can reach this job's ports can guess it; set TUTTI_JOB_KEY to the same secret on all ranks");
+                  "no job key: anyone who can reach this job's ports can guess it; set TUTTI_JOB_KEY to the same "
+                  "secret on all ranks");
   std::string common = job;
   for (const auto& a : addresses) common += "\n" + a;
   return make_job_key(common);
@@ -93,10 +101,13 @@ JobKey key_of(const Settings& settings, const std::vector<std::string>& addresse
 
 Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
   if (request.settings.encrypt && request.rank_0_hosts && request.rank_count > 1 && request.settings.job_key.empty())
-    return Status(Code::invalid_argument, "TUTTI_ENCRYPT=1 needs a secret: set TUTTI_JOB_KEY to the same one on all ranks");
+    return Status(Code::invalid_argument,
+                  "TUTTI_ENCRYPT=1 needs a secret: set TUTTI_JOB_KEY to the same one on all ranks");
   if (request.rank_count < 1 || request.rank < 0 || request.rank >= request.rank_count)
-    return Status(Code::invalid_argument, fmt::format("rank {} of {}: wanted a rank from 0 to rank_count - 1", request.rank, request.rank_count));
-  if (const auto signal = Inquiry::signal_from(environment("TUTTI_REPORT_SIGNAL")); !signal.ok()) return signal.status();
+    return Status(Code::invalid_argument, fmt::format("rank {} of {}: wanted a rank from 0 to rank_count - 1",
+                                                      request.rank, request.rank_count));
+  if (const auto signal = Inquiry::signal_from(environment("TUTTI_REPORT_SIGNAL")); !signal.ok())
+    return signal.status();
   log::set_rank(request.rank);
   std::unique_ptr<Loop> loop = make_posix_loop(request.settings);
   if (request.rank_count == 1) return make_member(std::move(loop), nullptr, request.settings);
@@ -113,18 +124,21 @@ Result<std::shared_ptr<Member>> join_world(JoinRequest request) {
 
 // What trials of this world are told by.
 Medium medium_of(const std::vector<RankInfo>& ranks, const Settings& settings) {
-  const bool one_host = std::all_of(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.same_host(ranks[0]); });
+  const bool one_host =
+      std::all_of(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.same_host(ranks[0]); });
   return one_host ? medium_within_hosts(settings) : Medium::network;
 }
 
 // This rank's, where all have the same.
-Trials agreed_trials(const std::vector<RankInfo>& ranks, const Placement& placement, const Profile& profile, const Settings& settings) {
+Trials agreed_trials(const std::vector<RankInfo>& ranks, const Placement& placement, const Profile& profile,
+                     const Settings& settings) {
   const Trials* const own = profile.find(medium_of(ranks, settings), int(ranks.size()), shape_of(placement.levels));
   return own && have_trials(ranks) ? *own : Trials{};
 }
 
 // Of all ranks' links and reductions: what is wanted is measured, the rest is known.
-Status measure_links(const std::shared_ptr<Member>& own, std::vector<RankInfo>& ranks, const Settings& settings, Wanted wanted) {
+Status measure_links(const std::shared_ptr<Member>& own, std::vector<RankInfo>& ranks, const Settings& settings,
+                     Wanted wanted) {
   const auto measured = probe(own, ranks, settings, wanted);
   if (!measured) return measured.status();
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].figures = overlaid(ranks[r].figures, (*measured)[r]);
@@ -132,8 +146,8 @@ Status measure_links(const std::shared_ptr<Member>& own, std::vector<RankInfo>& 
 }
 
 // Measures what no profile tells, plans with it from here on, and keeps it for the next start.
-Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector<RankInfo> ranks, const Placement& placement, Planner planner,
-               const Settings& settings, Profile profile) {
+Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector<RankInfo> ranks,
+               const Placement& placement, Planner planner, const Settings& settings, Profile profile) {
   const Wanted wanted = wanted_figures(ranks, settings);
   const bool tries = int(ranks.size()) <= kMostTrialRanks && (wanted.links() || placement.prices.trials.ranks == 0);
   if (!wanted.links() && !tries) return {};
@@ -142,7 +156,8 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
   std::shared_ptr<Member> own;
   {
     auto held = engine->lock();
-    own = std::make_shared<Member>(engine, Engine::kProbeCommunicator, std::move(everyone), world.rank(), placement.levels, std::move(planner));
+    own = std::make_shared<Member>(engine, Engine::kProbeCommunicator, std::move(everyone), world.rank(),
+                                   placement.levels, std::move(planner));
     engine->add_member(own);
   }
   Status status = wanted.links() ? measure_links(own, ranks, settings, wanted) : Status();
@@ -171,7 +186,8 @@ Status measure(const std::shared_ptr<Engine>& engine, Member& world, std::vector
 }
 
 // A world that is driven by hand (a simulated one) has recorders where a folder is named.
-std::unique_ptr<record::Recorder> recorder_of(Loop& loop, const std::vector<RankInfo>& ranks, int rank, const Settings& settings, bool threaded) {
+std::unique_ptr<record::Recorder> recorder_of(Loop& loop, const std::vector<RankInfo>& ranks, int rank,
+                                              const Settings& settings, bool threaded) {
   if (!threaded && settings.recorder.empty()) return nullptr;
   const RankInfo& self = ranks[std::size_t(rank)];
   record::Identity identity{0xcbf29ce484222325ull, rank, int(ranks.size()), self.pid, self.host_identity, self.host};
@@ -185,7 +201,8 @@ std::unique_ptr<record::Recorder> recorder_of(Loop& loop, const std::vector<Rank
 
 }  // namespace
 
-Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::unique_ptr<World> world, const Settings& settings, bool threaded, const Profile& profile) {
+Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::unique_ptr<World> world,
+                                            const Settings& settings, bool threaded, const Profile& profile) {
   auto rules = parse_rules(settings);
   if (!rules) return rules.status();
   EngineSetup setup;
@@ -211,7 +228,8 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
   const int rank = setup.world_rank;
   auto engine = std::make_shared<Engine>(std::move(setup));
   Planner planner(std::move(*rules), settings.order == "canonical", placement.prices);
-  auto member = std::make_shared<Member>(engine, Engine::kWorldCommunicator, std::move(everyone), rank, placement.levels, planner.fresh());
+  auto member = std::make_shared<Member>(engine, Engine::kWorldCommunicator, std::move(everyone), rank,
+                                         placement.levels, planner.fresh());
   {
     auto held = engine->lock();
     engine->add_member(member);
@@ -221,7 +239,8 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
     return begun;
   }
   if (settings.probe && threaded && !ranks.empty())
-    if (Status status = measure(engine, *member, std::move(ranks), placement, planner.fresh(), settings, profile); !status) {
+    if (Status status = measure(engine, *member, std::move(ranks), placement, planner.fresh(), settings, profile);
+        !status) {
       member->destroy(std::chrono::milliseconds(0));
       return status;
     }
@@ -286,7 +305,8 @@ Result<UniqueId> make_unique_id() {
       hosted().meetings.erase(id.bytes);
     }).detach();
   } catch (const std::system_error& error) {
-    return Status(Code::out_of_resources, "the meeting point's thread cannot start: " + error.code().message() + "; look at ulimit -u, and at pids.max of its cgroup");
+    return Status(Code::out_of_resources, "the meeting point's thread cannot start: " + error.code().message() +
+                                              "; look at ulimit -u, and at pids.max of its cgroup");
   }
   return id;
 }

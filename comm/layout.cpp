@@ -18,8 +18,8 @@ std::uint64_t part_of(std::uint64_t elements, std::uint64_t parts, std::uint64_t
 
 bool Layout::cuts_vector() const {
   const Collective c = program_->request.collective;
-  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast || c == Collective::send ||
-         c == Collective::recv;
+  return c == Collective::all_reduce || c == Collective::reduce || c == Collective::broadcast ||
+         c == Collective::send || c == Collective::recv;
 }
 bool Layout::full_input() const {
   const Collective c = program_->request.collective;
@@ -44,11 +44,13 @@ Extent Layout::in_blocks(const Blocks& blocks, std::uint64_t first, std::uint64_
   };
   const std::uint64_t last = first + count - 1, block = last / slices, elements = blocks.count(block);
   const std::uint64_t begin = edge(first);
-  const std::uint64_t end = blocks.offset(block) + std::min(elements, (last % slices + 1) * part_of(elements, slices, element_));
+  const std::uint64_t end =
+      blocks.offset(block) + std::min(elements, (last % slices + 1) * part_of(elements, slices, element_));
   return {begin * element_, (end - begin) * element_};
 }
 
-void Layout::bind(const Program& program, std::size_t element_bytes, std::uint64_t vector, const Blocks& in, const Blocks& out) {
+void Layout::bind(const Program& program, std::size_t element_bytes, std::uint64_t vector, const Blocks& in,
+                  const Blocks& out) {
   program_ = &program;
   element_ = element_bytes;
   vector_ = vector;
@@ -63,7 +65,8 @@ void Layout::bind(const Program& program, std::size_t element_bytes, std::uint64
 
 std::uint64_t Layout::shape_bytes(std::uint32_t shape) const {
   if (cuts_vector()) return in_vector(shape, 1).bytes;
-  if (program_->request.collective != Collective::all_to_all) return in_blocks(full_input() ? in_ : out_, shape, 1).bytes;
+  if (program_->request.collective != Collective::all_to_all)
+    return in_blocks(full_input() ? in_ : out_, shape, 1).bytes;
   const std::uint32_t slices = program_->slices, ranks = std::uint32_t(program_->request.rank_count);
   const std::uint32_t block = shape / slices, from = block / ranks, to = block % ranks, slice = shape % slices;
   if (to == std::uint32_t(program_->rank)) return in_blocks(out_, std::uint64_t(from) * slices + slice, 1).bytes;

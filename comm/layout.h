@@ -24,7 +24,8 @@ class Layout {
  public:
   // all_reduce, reduce, broadcast: `vector` elements are cut into the program's chunks. Others: `in` are the blocks of
   // a full input, `out` of a full output (for all_gather and gather `in` is ignored and so on).
-  void bind(const Program& program, std::size_t element_bytes, std::uint64_t vector, const Blocks& in, const Blocks& out);
+  void bind(const Program& program, std::size_t element_bytes, std::uint64_t vector, const Blocks& in,
+            const Blocks& out);
   Extent extent(const algorithms::Chunks& chunks) const;
   std::uint64_t scratch_bytes() const { return scratch_offset_.empty() ? 0 : scratch_offset_.back(); }
 

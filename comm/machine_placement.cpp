@@ -16,8 +16,8 @@ using topology::Level;
 using topology::LinkKind;
 using topology::VertexKind;
 
-// Assumed where the source gives no figure. PCI Express 4.0 x16 between GPUs without links of their own: what a pair gets inside a
-// NUMA node, and through the link between packages.
+// Assumed where the source gives no figure. PCI Express 4.0 x16 between GPUs without links of their own: what a pair
+// gets inside a NUMA node, and through the link between packages.
 constexpr BorderPrice kInside{"GPU", 2e-6, 0.5e-6, 1 / 24e9};
 constexpr BorderPrice kSwitches{"PCIe switch", 2.5e-6, 0.5e-6, 1 / 24e9};
 constexpr BorderPrice kNodes{"NUMA node", 3e-6, 0.5e-6, 1 / 20e9};
@@ -46,7 +46,9 @@ bool refines(const std::vector<int>& fine, const std::vector<int>& coarse) {
   return true;
 }
 
-int count_of(const std::vector<int>& groups) { return groups.empty() ? 0 : *std::max_element(groups.begin(), groups.end()) + 1; }
+int count_of(const std::vector<int>& groups) {
+  return groups.empty() ? 0 : *std::max_element(groups.begin(), groups.end()) + 1;
+}
 
 // Groupings that divide, each within the one before; at most `most`.
 std::vector<Grouping> nested(std::vector<Grouping> candidates, std::size_t devices, std::size_t most) {
@@ -64,9 +66,12 @@ std::vector<Grouping> nested(std::vector<Grouping> candidates, std::size_t devic
 // Bytes a second of the slowest link of that kind which ends at a GPU; 0: none.
 double slowest(const Graph& graph, LinkKind kind) {
   double least = 0;
-  const auto is_gpu = [&](int vertex) { return vertex >= 0 && graph.vertices[std::size_t(vertex)].kind == VertexKind::gpu; };
+  const auto is_gpu = [&](int vertex) {
+    return vertex >= 0 && graph.vertices[std::size_t(vertex)].kind == VertexKind::gpu;
+  };
   for (const auto& link : graph.links) {
-    if (link.kind == kind && (is_gpu(link.a) || is_gpu(link.b)) && link.bandwidth.known()) least = least == 0 ? link.bandwidth.value : std::min(least, link.bandwidth.value);
+    if (link.kind == kind && (is_gpu(link.a) || is_gpu(link.b)) && link.bandwidth.known())
+      least = least == 0 ? link.bandwidth.value : std::min(least, link.bandwidth.value);
   }
   return least;
 }
@@ -97,8 +102,10 @@ Devices gpus_of(const Graph& graph) {
   if (const double pci = slowest(graph, LinkKind::pci)) out.inside.beta = 1 / pci;
   // All linked to all: no border matters.
   const bool linked = gpus.size() > 1 && std::all_of(gpus.begin(), gpus.end(), [&](int a) {
-    return std::all_of(gpus.begin(), gpus.end(), [&](int b) { return a == b || topology::names_link(topology::nearness(graph, a, b).label); });
-  });
+                        return std::all_of(gpus.begin(), gpus.end(), [&](int b) {
+                          return a == b || topology::names_link(topology::nearness(graph, a, b).label);
+                        });
+                      });
   if (linked) {
     out.inside = kLinked;
     for (const LinkKind kind : {LinkKind::nvlink, LinkKind::xgmi})
@@ -114,7 +121,8 @@ Devices gpus_of(const Graph& graph) {
   add(topology::groups_at(graph, Level::pci_switch), kSwitches);
   out.groupings = nested(std::move(candidates), gpus.size(), algorithms::kMaxLevels - 1);
   // Two NUMA nodes and nothing told of packages: the border between them is the slow one.
-  if (!out.groupings.empty() && out.groupings[0].price.name == kNodes.name && !topology::packages_known(graph)) out.groupings[0].price.beta = kPackages.beta;
+  if (!out.groupings.empty() && out.groupings[0].price.name == kNodes.name && !topology::packages_known(graph))
+    out.groupings[0].price.beta = kPackages.beta;
   return out;
 }
 
@@ -123,7 +131,8 @@ Devices cores_of(const Graph& graph) {
   if (cores.empty()) cores = graph.all(VertexKind::pu);
   Devices out{"CPU", std::max<std::size_t>(1, cores.size()), {}, {}, BorderPrice{}};
   std::vector<Grouping> candidates;
-  for (const auto& [kind, price] : {std::pair{VertexKind::package, kPackageMemory}, std::pair{VertexKind::numa, kNumaMemory}}) {
+  for (const auto& [kind, price] :
+       {std::pair{VertexKind::package, kPackageMemory}, std::pair{VertexKind::numa, kNumaMemory}}) {
     std::vector<int> of, seen;
     for (const int core : cores) {
       int at = graph.ancestor(core, kind);
@@ -143,9 +152,12 @@ Devices cores_of(const Graph& graph) {
 
 }  // namespace
 
-Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts, const Settings& settings, const Figures& figures) {
+Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts, const Settings& settings,
+                                  const Figures& figures) {
   if (hosts < 1) return Status(Code::invalid_argument, fmt::format("{} hosts: wanted at least one", hosts));
-  if (ranks < hosts) return Status(Code::invalid_argument, fmt::format("{} ranks on {} hosts: wanted at least one a host", ranks, hosts));
+  if (ranks < hosts)
+    return Status(Code::invalid_argument,
+                  fmt::format("{} ranks on {} hosts: wanted at least one a host", ranks, hosts));
   const Devices devices = machine.all(VertexKind::gpu).size() > 1 ? gpus_of(machine) : cores_of(machine);
   MachinePlacement out;
   out.device = devices.name;
@@ -156,9 +168,11 @@ Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts, co
     first[std::size_t(host_of(r))] = std::min(first[std::size_t(host_of(r))], r);
     ++on_host[std::size_t(host_of(r))];
   }
-  // The device of a rank: one each while there are enough, GPUs by number and cores spread out; else shared by neighbours.
+  // The device of a rank: one each while there are enough, GPUs by number and
+  // cores spread out; else shared by neighbours.
   const auto device_of = [&](int rank) {
-    const std::size_t host = std::size_t(host_of(rank)), local = std::size_t(rank - first[host]), all = std::size_t(on_host[host]);
+    const std::size_t host = std::size_t(host_of(rank)), local = std::size_t(rank - first[host]),
+                      all = std::size_t(on_host[host]);
     if (devices.name == "GPU" && all <= devices.count) return local;
     return local * devices.count / all;
   };
@@ -168,7 +182,8 @@ Result<MachinePlacement> place_on(const Graph& machine, int ranks, int hosts, co
   for (const Grouping& g : devices.groupings) {
     std::vector<int> of;
     std::map<std::pair<int, int>, int> number;   // by host, group there
-    for (int r = 0; r < ranks; ++r) of.push_back(number.try_emplace({host_of(r), g.of[device_of(r)]}, int(number.size())).first->second);
+    for (int r = 0; r < ranks; ++r)
+      of.push_back(number.try_emplace({host_of(r), g.of[device_of(r)]}, int(number.size())).first->second);
     if (count_of(of) > count_of(levels.back().first)) levels.emplace_back(std::move(of), g.price);
   }
   Prices& prices = out.placement.prices;

@@ -19,11 +19,11 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kLook{20};               // between looks at the roster
-constexpr milliseconds kMeeting{10'000};        // of ranks that are known to wait; one that has died costs the others so much
+constexpr milliseconds kMeeting{10'000};  // of ranks that are known to wait; one that has died costs the others so much
 constexpr milliseconds kCallLimit{1'800'000};   // for a sign of ranks that are at work: a step may be long
 
-// What stands on a roster passes wires that encrypt nothing: the secret in an id, its bytes 4 to 19, is masked by the job's key. The mask
-// of a mask is the id.
+// What stands on a roster passes wires that encrypt nothing: the secret in an id, its bytes 4 to 19, is masked by the
+// job's key. The mask of a mask is the id.
 UniqueId masked(UniqueId id, const std::string& ticket) {
   const JobKey mask = make_job_key("id for " + ticket + " of " + environment("TUTTI_JOB_KEY"));
   for (std::size_t i = 0; i < 16; ++i) id.bytes[4 + i] ^= mask.secret[i];
@@ -32,7 +32,8 @@ UniqueId masked(UniqueId id, const std::string& ticket) {
 
 // Others have been lost, and those that are left may try again.
 bool is_loss(const Status& status) {
-  return status.code() == Code::peer_lost || status.code() == Code::timeout || status.code() == Code::network || status.code() == Code::aborted;
+  return status.code() == Code::peer_lost || status.code() == Code::timeout || status.code() == Code::network ||
+         status.code() == Code::aborted;
 }
 
 }  // namespace
@@ -59,7 +60,8 @@ struct Membership::Call {
   }
 };
 
-Membership::Membership(Options options, Communicator world) : options_(std::move(options)), world_(std::make_shared<Communicator>(std::move(world))) {}
+Membership::Membership(Options options, Communicator world)
+    : options_(std::move(options)), world_(std::make_shared<Communicator>(std::move(world))) {}
 
 Membership::Membership(Options options, Roster roster, int slot, milliseconds limit)
     : options_(std::move(options)), roster_(std::move(roster)), slot_(slot), limit_(limit) {}
@@ -124,7 +126,8 @@ Status Membership::lead() {
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     const Roster::Offer offer{int(i), int(waiting.size()), *id};
     if (waiting[i].ticket == ticket_) own = offer;
-    const std::string line = Roster::offer_line(waiting[i].ticket, {offer.rank, offer.count, masked(*id, waiting[i].ticket)});
+    const std::string line =
+        Roster::offer_line(waiting[i].ticket, {offer.rank, offer.count, masked(*id, waiting[i].ticket)});
     if (const Status status = roster_->add(line); !status) return status;
   }
   return accept(own);
@@ -147,7 +150,8 @@ Status Membership::gather_members() {
     std::uint64_t slot, ticket;
   } own{std::uint64_t(slot_), std::stoull(ticket_, nullptr, 16)};
   std::vector<Entry> all(std::size_t(world_->rank_count()));
-  const Status status = world_->all_gather({.input = &own, .output = all.data(), .count = 2, .type = DataType::u64}).wait();
+  const Status status =
+      world_->all_gather({.input = &own, .output = all.data(), .count = 2, .type = DataType::u64}).wait();
   if (!status) return status;
   slots_.clear();
   std::string line = "formed";
@@ -167,9 +171,11 @@ Status Membership::late() const {
     const auto state = roster_->state(slot);
     if (state == Roster::State::absent || state == Roster::State::gone) missing.push_back(slot);
   }
-  return Status(Code::timeout, fmt::format("the ranks did not come together (TUTTI_INIT_TIMEOUT is {} s): {} of {} are here, {} are wanted at least, missing: {}",
-                                           limit_.count() / 1000, roster_->ranks() - int(missing.size()), roster_->ranks(), roster_->least(),
-                                           missing.empty() ? "none" : fmt::format("{}", fmt::join(missing, ", "))));
+  return Status(Code::timeout,
+                fmt::format("the ranks did not come together (TUTTI_INIT_TIMEOUT is {} s): {} of {} are here, {} are "
+                            "wanted at least, missing: {}",
+                            limit_.count() / 1000, roster_->ranks() - int(missing.size()), roster_->ranks(),
+                            roster_->least(), missing.empty() ? "none" : fmt::format("{}", fmt::join(missing, ", "))));
 }
 
 // Those of now and all who wait; the count is 0 where nobody waits.
@@ -191,14 +197,16 @@ Membership::Call Membership::call_up() {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     call.slots.push_back(all[rank].first);
     if (all[rank].second.empty()) continue;
-    (void)roster_->add(Roster::offer_line(all[rank].second, {int(rank), call.count, masked(call.id, all[rank].second)}));
+    (void)roster_->add(
+        Roster::offer_line(all[rank].second, {int(rank), call.count, masked(call.id, all[rank].second)}));
   }
   return call;
 }
 
 Result<bool> Membership::take_in() {
   if (!roster_) return false;
-  if (!world_) return Status(Code::invalid_state, "take_in: this process has no place among the ranks since go_on() failed");
+  if (!world_)
+    return Status(Code::invalid_state, "take_in: this process has no place among the ranks since go_on() failed");
   Call call;
   if (world_->rank() == 0) call = call_up();
   auto packed = call.packed(roster_->ranks());
@@ -214,7 +222,10 @@ Result<bool> Membership::take_in() {
   std::int32_t all_there = next.ok() ? 1 : 0;
   const Status agreed = world_->all_reduce({&all_there, &all_there, 1, DataType::i32, ReduceOp::min}).wait();
   if (!agreed) return agreed;
-  if (!all_there) return log::warning("nobody was taken in: {}", next.ok() ? "another rank could not meet the new ones" : next.status().to_string()), false;
+  if (!all_there)
+    return log::warning("nobody was taken in: {}",
+                        next.ok() ? "another rank could not meet the new ones" : next.status().to_string()),
+           false;
   world_ = std::make_shared<Communicator>(std::move(*next));
   if (const Status status = world_->barrier().wait(); !status) return status;
   if (const Status status = gather_members(); !status) return status;
@@ -242,7 +253,8 @@ Status Membership::recover() {
 }
 
 Status Membership::go_on() {
-  if (!roster_) return Status(Code::invalid_state, "no launcher restarts ranks here: tutti run --max-restarts or --min-ranks does");
+  if (!roster_)
+    return Status(Code::invalid_state, "no launcher restarts ranks here: tutti run --max-restarts or --min-ranks does");
   Status status = recover();
   const Time begun = Clock::now();
   while (status && !enough()) {
@@ -289,7 +301,8 @@ Result<Elastic> Elastic::from_environment(const Options& options) {
   int slot = -1;
   std::from_chars(text.data(), text.data() + text.size(), slot);
   if (slot < 0 || slot >= roster->ranks()) {
-    return Status(Code::invalid_argument, fmt::format("TUTTI_RANK={}: the roster {} wants 0 to {}", text, path, roster->ranks() - 1));
+    return Status(Code::invalid_argument,
+                  fmt::format("TUTTI_RANK={}: the roster {} wants 0 to {}", text, path, roster->ranks() - 1));
   }
   const auto limit = options.init_timeout.count() > 0 ? options.init_timeout : settings->init_timeout;
   auto membership = std::make_unique<comm::Membership>(options, std::move(*roster), slot, limit);

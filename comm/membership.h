@@ -1,6 +1,7 @@
 #pragma once
-// Membership: what is behind tutti::Elastic. One process's way through the worlds of a job: waits for its first one, leads where it
-// is its turn, shrinks after failures and takes in who waits. All that it says to processes outside its communicator is on the roster.
+// Membership: what is behind tutti::Elastic. One process's way through the worlds of a job: waits for its first one,
+// leads where it is its turn, shrinks after failures and takes in who waits. All that it says to processes outside its
+// communicator is on the roster.
 #include <tutti/elastic.h>
 
 #include <chrono>

@@ -14,7 +14,9 @@ Result<void*> allocate(std::size_t bytes) {
 
 void deallocate(void* memory) { transport::shm::drop_region(static_cast<std::byte*>(memory)); }
 
-Status register_memory(void* memory, std::size_t bytes) { return transport::add_range(static_cast<const std::byte*>(memory), bytes); }
+Status register_memory(void* memory, std::size_t bytes) {
+  return transport::add_range(static_cast<const std::byte*>(memory), bytes);
+}
 
 Status unregister_memory(void* memory) {
   if (transport::drop_range(static_cast<const std::byte*>(memory))) return {};

@@ -1,6 +1,7 @@
 #pragma once
-// Metrics (TUTTI_METRICS): serves what an engine counts as Prometheus text (exposition format 0.0.4) to whoever connects on this
-// host. One request a connection, over HTTP/1.0; it reads no more of one than its first kilobyte. From the loop's thread.
+// Metrics (TUTTI_METRICS): serves what an engine counts as Prometheus text (exposition format 0.0.4) to whoever
+// connects on this host. One request a connection, over HTTP/1.0; it reads no more of one than its first kilobyte. From
+// the loop's thread.
 #include <functional>
 #include <list>
 #include <memory>
@@ -12,8 +13,8 @@ namespace tutti::comm {
 
 class Metrics {
  public:
-  // `where`: "9400" (a port of 127.0.0.1; `local_rank` is added) or "@name" ("-RANK" is appended). Where it cannot listen, status()
-  // says why. `text` is asked for each request.
+  // `where`: "9400" (a port of 127.0.0.1; `local_rank` is added) or "@name" ("-RANK" is appended). Where it cannot
+  // listen, status() says why. `text` is asked for each request.
   Metrics(Loop& loop, const std::string& where, int rank, int local_rank, std::function<std::string()> text);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;

@@ -16,7 +16,9 @@ std::vector<int> numbered(const std::vector<Key>& keys) {
   return out;
 }
 
-int groups_in(const std::vector<int>& group_of) { return group_of.empty() ? 0 : *std::max_element(group_of.begin(), group_of.end()) + 1; }
+int groups_in(const std::vector<int>& group_of) {
+  return group_of.empty() ? 0 : *std::max_element(group_of.begin(), group_of.end()) + 1;
+}
 
 struct Measured {
   std::optional<LinkFigures> within, network;
@@ -24,7 +26,8 @@ struct Measured {
 };
 
 // The slowest of all ranks. Sets the crowding: that of the fullest host.
-Measured merged(const std::vector<RankInfo>& ranks, const std::vector<int>& by_host, const Settings& settings, double& crowding) {
+Measured merged(const std::vector<RankInfo>& ranks, const std::vector<int>& by_host, const Settings& settings,
+                double& crowding) {
   std::map<int, int> ranks_on;
   for (const int host : by_host) ++ranks_on[host];
   Measured out;
@@ -68,7 +71,9 @@ algorithms::Request request_on(const Placement& placement, Collective collective
   return request;
 }
 
-Medium medium_within_hosts(const Settings& settings) { return settings.transport == "tcp" ? Medium::sockets : Medium::memory; }
+Medium medium_within_hosts(const Settings& settings) {
+  return settings.transport == "tcp" ? Medium::sockets : Medium::memory;
+}
 
 Prices prices_of_equals(const Settings& settings, double crowding, const Figures& figures) {
   Prices out;

@@ -1,6 +1,6 @@
 #pragma once
-// Placement: the groups that ranks lie in, by host, package and NUMA node, and what crossing each border costs. Made from what
-// all ranks know of each other, so that all plan alike.
+// Placement: the groups that ranks lie in, by host, package and NUMA node, and what crossing each border costs. Made
+// from what all ranks know of each other, so that all plan alike.
 #include <vector>
 
 #include "comm/planner.h"
@@ -9,7 +9,8 @@
 
 namespace tutti::comm {
 
-// Until something is measured (profile.h). A border is crossed by all ranks of a group at once, so its beta is for the group.
+// Until something is measured (profile.h). A border is crossed by all ranks of
+// a group at once, so its beta is for the group.
 inline constexpr BorderPrice kHostBorder{"host", 10e-6, 3e-6, 1 / 2.5e9};          // TCP
 inline constexpr BorderPrice kPackageMemory{"package", 0.8e-6, 0.1e-6, 1 / 12e9};  // shared memory
 inline constexpr BorderPrice kNumaMemory{"NUMA node", 0.6e-6, 0.1e-6, 1 / 15e9};

@@ -40,14 +40,15 @@ const Planner::Card& Planner::card(const algorithms::Generator& generator, const
   return cards_.emplace(key, std::move(card)).first->second;
 }
 
-// Best first. Where a size near by was tried, times decide: of who was tried its own; of others the prediction, as wrong as those of
-// the tried ones were on average.
+// Best first. Where a size near by was tried, times decide: of who was tried its own; of others the prediction, as
+// wrong as those of the tried ones were on average.
 void Planner::compare(const Question& q, std::vector<Plan>& plans) {
   const auto order = [&plans](const auto& cost) {
     std::stable_sort(plans.begin(), plans.end(), [&](const Plan& a, const Plan& b) { return cost(a) < cost(b); });
   };
   const Trials& trials = prices_.trials;
-  const bool like_ours = q.request.collective == Collective::all_reduce && q.request.rank_count == trials.ranks && q.request.channels == 1 && shape_of(q.request.levels) == trials.shape;
+  const bool like_ours = q.request.collective == Collective::all_reduce && q.request.rank_count == trials.ranks &&
+                         q.request.channels == 1 && shape_of(q.request.levels) == trials.shape;
   const auto tried = like_ours ? trial_size(trials, q.bytes) : std::nullopt;
   if (!tried) return order([](const Plan& plan) { return plan.seconds; });
   double logs = 0;
@@ -68,36 +69,44 @@ void Planner::compare(const Question& q, std::vector<Plan>& plans) {
 Result<std::vector<Plan>> Planner::plans(const Question& q) {
   std::vector<Plan> out;
   const Collective what = q.request.collective;
-  const auto applies = [&](const Rule& r) { return (r.any_collective || r.collective == what) && r.from <= q.bytes && q.bytes < r.to; };
+  const auto applies = [&](const Rule& r) {
+    return (r.any_collective || r.collective == what) && r.from <= q.bytes && q.bytes < r.to;
+  };
   const auto suits = [&](const algorithms::Generator& g) {
-    return g.refusal(q.request).empty() && (q.uniform || what != Collective::all_to_all || g.name() == "direct" || g.name() == "pairwise");
+    return g.refusal(q.request).empty() &&
+           (q.uniform || what != Collective::all_to_all || g.name() == "direct" || g.name() == "pairwise");
   };
   for (const Rule& rule : rules_) {
     if (rule.exclude || !applies(rule) || q.request.rank_count == 1) continue;
     const auto* g = algorithms::find_generator(rule.algorithm);
     if (!suits(*g)) {
-      const std::string why = fmt::format("{} cannot be obeyed for {} among {} ranks: {}", rule.text, name_of(what), q.request.rank_count,
-                                          g->refusal(q.request).empty() ? "it needs blocks of one size" : g->refusal(q.request));
+      const std::string why =
+          fmt::format("{} cannot be obeyed for {} among {} ranks: {}", rule.text, name_of(what), q.request.rank_count,
+                      g->refusal(q.request).empty() ? "it needs blocks of one size" : g->refusal(q.request));
       if (!rule.any_collective) return Status(Code::invalid_argument, why);
       log::write_once(log::Level::info, why);
       continue;
     }
     if (canonical_ && !g->canonical(q.request))
       return Status(Code::invalid_argument,
-                    fmt::format("{} cannot be obeyed with TUTTI_ORDER=canonical: {} does not add in the canonical order for {} among {} ranks",
+                    fmt::format("{} cannot be obeyed with TUTTI_ORDER=canonical: {} does not add in the canonical "
+                                "order for {} among {} ranks",
                                 rule.text, rule.algorithm, name_of(what), q.request.rank_count));
     out.push_back({g, seconds(card(*g, q.request), q.bytes), rule.text});
     return out;
   }
   for (const auto* g : algorithms::generators()) {
     if (!suits(*g) || (canonical_ && !g->canonical(q.request))) continue;
-    const bool excluded = std::any_of(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.exclude && applies(r) && r.algorithm == g->name(); });
+    const bool excluded = std::any_of(rules_.begin(), rules_.end(), [&](const Rule& r) {
+      return r.exclude && applies(r) && r.algorithm == g->name();
+    });
     if (!excluded) out.push_back({g, seconds(card(*g, q.request), q.bytes), "lowest predicted time"});
   }
   if (!out.empty()) compare(q, out);
   if (out.empty())
-    return Status(Code::unsupported, fmt::format("no algorithm is left for {} among {} ranks{}", name_of(what), q.request.rank_count,
-                                                 canonical_ ? " with TUTTI_ORDER=canonical" : ""));
+    return Status(Code::unsupported,
+                  fmt::format("no algorithm is left for {} among {} ranks{}", name_of(what), q.request.rank_count,
+                              canonical_ ? " with TUTTI_ORDER=canonical" : ""));
   return out;
 }
 

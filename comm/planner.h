@@ -1,6 +1,6 @@
 #pragma once
-// Planner: which algorithm serves a call. Prices every candidate from its card (rounds, bytes, reductions) with the costs of
-// the wires, obeys the user's rules, and decides from data that all ranks share, so that all decide alike.
+// Planner: which algorithm serves a call. Prices every candidate from its card (rounds, bytes, reductions) with the
+// costs of the wires, obeys the user's rules, and decides from data that all ranks share, so that all decide alike.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -53,7 +53,8 @@ struct Plan {
 
 class Planner {
  public:
-  Planner(std::vector<Rule> rules, bool canonical, Prices prices) : rules_(std::move(rules)), canonical_(canonical), prices_(std::move(prices)) {}
+  Planner(std::vector<Rule> rules, bool canonical, Prices prices)
+      : rules_(std::move(rules)), canonical_(canonical), prices_(std::move(prices)) {}
   // For other ranks at the same prices.
   Planner fresh() const { return at(prices_); }
   Planner at(Prices prices) const { return Planner(rules_, canonical_, std::move(prices)); }

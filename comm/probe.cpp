@@ -17,12 +17,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Real schedules are timed, so that the figures are those which the planner's model needs: two of few bytes that differ in hops and
-// messages, and a large one. By size they are told apart.
+// Real schedules are timed, so that the figures are those which the planner's model needs: two of few bytes that differ
+// in hops and messages, and a large one. By size they are told apart.
 constexpr std::uint64_t kDirectBytes = 8, kRoundsBytes = 16, kLargeBytes = 512 << 10;
 constexpr int kSmallOperations = 20, kLargeOperations = 2;    // of one kind in a round
 constexpr double kBudget = 0.15;                             // seconds, for each of the two kinds of link
-constexpr double kTrialBudget = 0.03, kTurn = 0.001;          // seconds, for each size that is tried; for one algorithm's turn
+constexpr double kTrialBudget = 0.03, kTurn = 0.001;  // seconds, for each size that is tried; for one algorithm's turn
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kCachedFloats = 4 << 10, kMemoryFloats = 1 << 20;   // 16 KiB; 4 MiB
 constexpr int kCachedReductions = 64, kMemoryReductions = 3, kReductionRounds = 7;
@@ -60,8 +60,11 @@ class LinkProbe {
 
 LinkProbe::LinkProbe(const Member& world, std::uint32_t id, const std::vector<int>& ranks, const Prices& prices)
     : request_{Collective::all_reduce, int(ranks.size()), 0, false, {}},
-      in_rounds_(algorithms::find_generator("recursive_doubling")->refusal(request_).empty() ? "recursive_doubling" : "circulant"),
-      planner_({all_reduce_rule("direct", 0, kRoundsBytes), all_reduce_rule(in_rounds_, kRoundsBytes, 1024), all_reduce_rule("two_shot", 1024, ~std::uint64_t(0))}, false, prices),
+      in_rounds_(algorithms::find_generator("recursive_doubling")->refusal(request_).empty() ? "recursive_doubling"
+                                                                                             : "circulant"),
+      planner_({all_reduce_rule("direct", 0, kRoundsBytes), all_reduce_rule(in_rounds_, kRoundsBytes, 1024),
+                all_reduce_rule("two_shot", 1024, ~std::uint64_t(0))},
+               false, prices),
       circle_(world, id, ranks, {}, planner_.fresh(), kLargeBytes) {}
 
 Status LinkProbe::round(Samples& samples) {
@@ -70,8 +73,8 @@ Status LinkProbe::round(Samples& samples) {
   return circle_.time(kLargeBytes, kLargeOperations, samples.large);
 }
 
-// For as long as the budget lasts, on the slowest rank's clock. So quick rounds count more than slow ones: after a start the
-// kernel needs a while to give each rank a core of its own.
+// For as long as the budget lasts, on the slowest rank's clock. So quick rounds count more than slow ones: after a
+// start the kernel needs a while to give each rank a core of its own.
 Status LinkProbe::measure(double gamma, double crowding, LinkFigures& out) {
   Samples samples;
   if (Status s = round(samples); !s) return s;       // connects
@@ -89,7 +92,8 @@ Status LinkProbe::measure(double gamma, double crowding, LinkFigures& out) {
 // The planner's model, backwards.
 LinkFigures LinkProbe::solve(const Samples& samples, double gamma, double crowding) {
   const Planner::Card direct = card("direct"), rounds = card(in_rounds_), large = card("two_shot");
-  const double t_direct = median(samples.direct) / crowding, t_rounds = median(samples.rounds) / crowding, t_large = (crowding > 1 ? median(samples.large) : lower_quartile(samples.large)) / crowding;
+  const double t_direct = median(samples.direct) / crowding, t_rounds = median(samples.rounds) / crowding,
+               t_large = (crowding > 1 ? median(samples.large) : lower_quartile(samples.large)) / crowding;
   const BorderPrice& assumed = planner_.prices().borders.back();
   const algorithms::Border &d = direct.borders.back(), &r = rounds.borders.back(), &l = large.borders.back();
   const double determinant = double(d.hops) * r.messages - double(r.hops) * d.messages;
@@ -104,7 +108,8 @@ LinkFigures LinkProbe::solve(const Samples& samples, double gamma, double crowdi
   }
   out = bounded(out);
   const double leaving = planner_.prices().shares_writes ? std::min(l.bytes, large.cost.written) : l.bytes;
-  const double rest = t_large - l.hops * out.alpha - l.messages * out.message - double(kLargeBytes) * large.cost.reduced * gamma;
+  const double rest =
+      t_large - l.hops * out.alpha - l.messages * out.message - double(kLargeBytes) * large.cost.reduced * gamma;
   out.beta = rest / (double(kLargeBytes) * leaving);
   return out;
 }
@@ -125,7 +130,8 @@ Status try_size(Circle& circle, std::uint64_t bytes, const std::vector<Plan>& ca
   std::vector<double> seconds;
   for (const auto& of_one : samples) seconds.push_back(median(of_one));
   if (Status s = circle.slowest(seconds); !s) return s;
-  for (std::size_t i = 0; i < candidates.size(); ++i) out.push_back({std::string(candidates[i].generator->name()), bytes, seconds[i]});
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    out.push_back({std::string(candidates[i].generator->name()), bytes, seconds[i]});
   return {};
 }
 
@@ -144,7 +150,8 @@ Result<Trials> try_candidates(const Member& member, const Prices& prices) {
     question.bytes = bytes;
     auto plans = planner.plans(question);
     if (!plans) return plans.status();
-    std::erase_if(*plans, [limit = plans->front().seconds * kTrialNearness](const Plan& plan) { return plan.seconds > limit; });
+    std::erase_if(*plans,
+                  [limit = plans->front().seconds * kTrialNearness](const Plan& plan) { return plan.seconds > limit; });
     plans->resize(std::min(plans->size(), kMostTried));
     if (plans->size() < 2 || plans->back().seconds * double(plans->size() * kLeastRounds) > 2 * kTrialBudget) continue;
     for (std::size_t i = 0; i < plans->size(); ++i) {
@@ -156,7 +163,8 @@ Result<Trials> try_candidates(const Member& member, const Prices& prices) {
   Trials out;
   out.ranks = int(ranks.size());
   out.shape = shape_of(member.levels());
-  Circle circle(member, member.id() + 3, ranks, member.levels(), Planner(std::move(rules), false, prices), kLargeBytes + kMostTried * sizeof(float));
+  Circle circle(member, member.id() + 3, ranks, member.levels(), Planner(std::move(rules), false, prices),
+                kLargeBytes + kMostTried * sizeof(float));
   for (const auto& [bytes, candidates] : contests)
     if (Status s = try_size(circle, bytes, candidates, out.times); !s) return s;
   return out;
@@ -166,7 +174,8 @@ namespace {
 
 // Seconds for each byte of operands.
 double reduction_seconds(std::vector<float>& a, const std::vector<float>& b, std::size_t floats, int times) {
-  const std::array<const std::byte*, 2> operands = {reinterpret_cast<const std::byte*>(a.data()), reinterpret_cast<const std::byte*>(b.data())};
+  const std::array<const std::byte*, 2> operands = {reinterpret_cast<const std::byte*>(a.data()),
+                                                    reinterpret_cast<const std::byte*>(b.data())};
   std::vector<double> samples;
   for (int round = 0; round < kReductionRounds; ++round) {
     const auto start = Clock::now();
@@ -174,7 +183,8 @@ double reduction_seconds(std::vector<float>& a, const std::vector<float>& b, std
       kernels::reduce(DataType::f32, ReduceOp::sum, reinterpret_cast<std::byte*>(a.data()), operands, floats);
     samples.push_back(seconds_since(start) / times);
   }
-  return *std::min_element(samples.begin(), samples.end()) / (2.0 * double(floats) * sizeof(float));   // a core's own speed
+  return *std::min_element(samples.begin(), samples.end()) /
+         (2.0 * double(floats) * sizeof(float));  // a core's own speed
 }
 
 ReductionFigures reductions() {
@@ -188,7 +198,8 @@ Result<std::vector<Figures>> spread(Member& member, const Figures& own) {
   encode(own, writer);
   std::vector<std::byte> mine = writer.take(), all(std::size_t(member.rank_count()) * kMaxFiguresBytes);
   mine.resize(kMaxFiguresBytes);
-  auto call = prepare(AllGather{mine.data(), all.data(), kMaxFiguresBytes, DataType::u8}, Rank{member.rank(), member.rank_count()});
+  auto call = prepare(AllGather{mine.data(), all.data(), kMaxFiguresBytes, DataType::u8},
+                      Rank{member.rank(), member.rank_count()});
   if (!call) return call.status();
   if (Status status = member.start(std::move(*call)).wait(); !status) return status;
   std::vector<Figures> out;
@@ -203,7 +214,8 @@ Result<std::vector<Figures>> spread(Member& member, const Figures& own) {
 
 bool have_trials(const std::vector<RankInfo>& ranks) {
   const std::uint64_t mark = ranks[0].figures.trials_mark;
-  return mark != 0 && std::all_of(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.figures.trials_mark == mark; });
+  return mark != 0 &&
+         std::all_of(ranks.begin(), ranks.end(), [&](const RankInfo& r) { return r.figures.trials_mark == mark; });
 }
 
 Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settings) {
@@ -224,16 +236,19 @@ Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settin
   return wanted;
 }
 
-Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const std::vector<RankInfo>& ranks, const Settings& settings, Wanted wanted) {
+Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const std::vector<RankInfo>& ranks,
+                                   const Settings& settings, Wanted wanted) {
   Figures own;
   own.reduction = reductions();
   const auto hosts = hosts_of(ranks);
   const RankInfo& self = ranks[std::size_t(member->rank())];
   const std::vector<int>& neighbours = hosts.at(self.host_identity);
-  const double crowding = std::max(1.0, double(neighbours.size()) / std::max(1, self.cores)), gamma = own.reduction->cached;
+  const double crowding = std::max(1.0, double(neighbours.size()) / std::max(1, self.cores)),
+               gamma = own.reduction->cached;
   if (wanted.within_hosts && neighbours.size() > 1) {
     LinkProbe links(*member, member->id() + 1, neighbours, prices_of_equals(settings, crowding));
-    if (Status s = links.measure(gamma, crowding, own.link(medium_within_hosts(settings), crowding > 1).emplace()); !s) return s;
+    if (Status s = links.measure(gamma, crowding, own.link(medium_within_hosts(settings), crowding > 1).emplace()); !s)
+      return s;
   }
   std::vector<int> leaders;
   for (const auto& [host, members] : hosts) leaders.push_back(members.front());

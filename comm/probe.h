@@ -1,6 +1,6 @@
 #pragma once
-// Probe: measures what the ranks' wires and reductions cost, when no profile says it. All ranks take part, on a communicator of
-// their own, before anything is planned; the figures of all are the same on all ranks afterwards.
+// Probe: measures what the ranks' wires and reductions cost, when no profile says it. All ranks take part, on a
+// communicator of their own, before anything is planned; the figures of all are the same on all ranks afterwards.
 #include <memory>
 #include <vector>
 
@@ -20,9 +20,10 @@ struct Wanted {
 // What the profiles of these ranks lack for a world of them. The same on all ranks.
 Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settings);
 
-// Of each rank. Blocks, as a rule for less than half a second; `member` must have no operations and is used for nothing else
-// afterwards. Errors as of the operations: peer_lost, timeout, network.
-Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const std::vector<RankInfo>& ranks, const Settings& settings, Wanted wanted);
+// Of each rank. Blocks, as a rule for less than half a second; `member` must have no operations and is used for nothing
+// else afterwards. Errors as of the operations: peer_lost, timeout, network.
+Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const std::vector<RankInfo>& ranks,
+                                   const Settings& settings, Wanted wanted);
 
 // Whether all ranks hold the same trials of so many ranks: the mark is the same and not 0.
 bool have_trials(const std::vector<RankInfo>& ranks);

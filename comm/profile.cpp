@@ -31,7 +31,9 @@ constexpr std::size_t kMostFileBytes = 64 << 10;   // of a profile; a larger fil
 
 bool within(double value, double least, double most) { return std::isfinite(value) && value >= least && value <= most; }
 
-double clamp(double value, double least, double most) { return std::isfinite(value) ? std::clamp(value, least, most) : most; }
+double clamp(double value, double least, double most) {
+  return std::isfinite(value) ? std::clamp(value, least, most) : most;
+}
 
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
@@ -44,15 +46,21 @@ std::string processor() {
 }
 
 Json json_of(const MachineKey& key) {
-  return {{"processor", key.processor}, {"cores", key.cores}, {"kernel", key.kernel}, {"tutti", key.version}, {"settings", key.settings}};
+  return {{"processor", key.processor},
+          {"cores", key.cores},
+          {"kernel", key.kernel},
+          {"tutti", key.version},
+          {"settings", key.settings}};
 }
 
 MachineKey key_from(const Json& json) {
-  return {json.at("processor").get<std::string>(), json.at("kernel").get<std::string>(), json.at("tutti").get<std::string>(),
-          json.at("settings").get<std::string>(), json.at("cores").get<int>()};
+  return {json.at("processor").get<std::string>(), json.at("kernel").get<std::string>(),
+          json.at("tutti").get<std::string>(), json.at("settings").get<std::string>(), json.at("cores").get<int>()};
 }
 
-std::string link_name(int medium, int crowded) { return fmt::format("{}{}", kMediumNames[medium], crowded ? ", crowded" : ""); }
+std::string link_name(int medium, int crowded) {
+  return fmt::format("{}{}", kMediumNames[medium], crowded ? ", crowded" : "");
+}
 
 // Throws Json::exception.
 Status read_links(const Json& links, Figures& out) {
@@ -62,7 +70,8 @@ Status read_links(const Json& links, Figures& out) {
       for (int crowded = 0; crowded < 2; ++crowded) {
         if (name != link_name(medium, crowded)) continue;
         known = true;
-        const LinkFigures link{figures.at("alpha_s").get<double>(), figures.at("message_s").get<double>(), figures.at("beta_s_per_byte").get<double>()};
+        const LinkFigures link{figures.at("alpha_s").get<double>(), figures.at("message_s").get<double>(),
+                               figures.at("beta_s_per_byte").get<double>()};
         if (!plausible(link)) return Status(Code::invalid_argument, fmt::format("the figures of {} are absurd", name));
         out.links[std::size_t(medium)][std::size_t(crowded)] = link;
       }
@@ -77,12 +86,16 @@ Status read_trials(const Json& all, Profile& out) {
   for (const Json& one : all) {
     const auto name = one.at("over").get<std::string>();
     const auto medium = std::find(std::begin(kMediumNames), std::end(kMediumNames), name);
-    if (medium == std::end(kMediumNames)) return Status(Code::invalid_argument, fmt::format("no link is called '{}'", name));
+    if (medium == std::end(kMediumNames))
+      return Status(Code::invalid_argument, fmt::format("no link is called '{}'", name));
     Trials trials{one.at("ranks").get<int>(), one.at("shape").get<std::string>(), {}};
     for (const Json& time : one.at("all_reduce"))
-      trials.times.push_back({time.at("algorithm").get<std::string>(), time.at("bytes").get<std::uint64_t>(), time.at("seconds").get<double>()});
+      trials.times.push_back({time.at("algorithm").get<std::string>(), time.at("bytes").get<std::uint64_t>(),
+                              time.at("seconds").get<double>()});
     const bool sane = trials.ranks > 1 && trials.ranks <= kMostTrialRanks && trials.times.size() <= kMostTrials &&
-                      std::all_of(trials.times.begin(), trials.times.end(), [](const Trial& t) { return t.bytes > 0 && within(t.seconds, kLeastSeconds, kMostTrialSeconds); });
+                      std::all_of(trials.times.begin(), trials.times.end(), [](const Trial& t) {
+                        return t.bytes > 0 && within(t.seconds, kLeastSeconds, kMostTrialSeconds);
+                      });
     if (!sane) return Status(Code::invalid_argument, "the times of trials are absurd");
     out.keep(Medium(medium - std::begin(kMediumNames)), std::move(trials));
   }
@@ -104,16 +117,22 @@ Status cannot(const char* what, const std::string& path) {
 }  // namespace
 
 bool plausible(const LinkFigures& f) {
-  return within(f.alpha, kLeastSeconds, kMostSeconds) && within(f.message, kLeastSeconds, kMostSeconds) && within(f.beta, kLeastPerByte, kMostPerByte);
+  return within(f.alpha, kLeastSeconds, kMostSeconds) && within(f.message, kLeastSeconds, kMostSeconds) &&
+         within(f.beta, kLeastPerByte, kMostPerByte);
 }
 
-bool plausible(const ReductionFigures& f) { return within(f.cached, kLeastPerByte, kMostPerByte) && within(f.memory, kLeastPerByte, kMostPerByte); }
+bool plausible(const ReductionFigures& f) {
+  return within(f.cached, kLeastPerByte, kMostPerByte) && within(f.memory, kLeastPerByte, kMostPerByte);
+}
 
 LinkFigures bounded(LinkFigures f) {
-  return {clamp(f.alpha, kLeastSeconds, kMostSeconds), clamp(f.message, kLeastSeconds, kMostSeconds), clamp(f.beta, kLeastPerByte, kMostPerByte)};
+  return {clamp(f.alpha, kLeastSeconds, kMostSeconds), clamp(f.message, kLeastSeconds, kMostSeconds),
+          clamp(f.beta, kLeastPerByte, kMostPerByte)};
 }
 
-ReductionFigures bounded(ReductionFigures f) { return {clamp(f.cached, kLeastPerByte, kMostPerByte), clamp(f.memory, kLeastPerByte, kMostPerByte)}; }
+ReductionFigures bounded(ReductionFigures f) {
+  return {clamp(f.cached, kLeastPerByte, kMostPerByte), clamp(f.memory, kLeastPerByte, kMostPerByte)};
+}
 
 std::optional<LinkFigures> slower(const std::optional<LinkFigures>& a, const std::optional<LinkFigures>& b) {
   if (!a || !b) return a ? a : b;
@@ -126,7 +145,8 @@ Figures slower(const Figures& a, const Figures& b) {
     for (std::size_t c = 0; c < 2; ++c) out.links[m][c] = slower(a.links[m][c], b.links[m][c]);
   out.reduction = a.reduction ? a.reduction : b.reduction;
   if (a.reduction && b.reduction)
-    out.reduction = ReductionFigures{std::max(a.reduction->cached, b.reduction->cached), std::max(a.reduction->memory, b.reduction->memory)};
+    out.reduction = ReductionFigures{std::max(a.reduction->cached, b.reduction->cached),
+                                     std::max(a.reduction->memory, b.reduction->memory)};
   out.trials_mark = a.trials_mark == b.trials_mark ? a.trials_mark : 0;
   return out;
 }
@@ -179,7 +199,9 @@ Figures decode_figures(ByteReader& from) {
 }
 
 const Trials* Profile::find(Medium medium, int ranks, const std::string& shape) const {
-  const auto found = std::find_if(trials.begin(), trials.end(), [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == ranks && t.trials.shape == shape; });
+  const auto found = std::find_if(trials.begin(), trials.end(), [&](const OfRanks& t) {
+    return t.medium == medium && t.trials.ranks == ranks && t.trials.shape == shape;
+  });
   return found == trials.end() ? nullptr : &found->trials;
 }
 
@@ -191,7 +213,9 @@ std::uint64_t Profile::mark(int ranks) const {
 }
 
 void Profile::keep(Medium medium, Trials of_ranks) {
-  std::erase_if(trials, [&](const OfRanks& t) { return t.medium == medium && t.trials.ranks == of_ranks.ranks && t.trials.shape == of_ranks.shape; });
+  std::erase_if(trials, [&](const OfRanks& t) {
+    return t.medium == medium && t.trials.ranks == of_ranks.ranks && t.trials.shape == of_ranks.shape;
+  });
   if (trials.size() == kMostKept) trials.erase(trials.begin());
   trials.push_back({medium, std::move(of_ranks)});
 }
@@ -200,14 +224,14 @@ MachineKey key_of_this_machine(const Settings& settings) {
   utsname kernel{};
   ::uname(&kernel);
   return {processor(), kernel.release, TUTTI_VERSION_STRING,
-          fmt::format("crc {}, segment {}, sockets {}, spin {} us, simd {}", settings.crc, settings.segment, settings.sockets,
-                      settings.spin.count(), settings.simd.empty() ? "best" : settings.simd),
+          fmt::format("crc {}, segment {}, sockets {}, spin {} us, simd {}", settings.crc, settings.segment,
+                      settings.sockets, settings.spin.count(), settings.simd.empty() ? "best" : settings.simd),
           read_host_facts().cores};
 }
 
 std::string profile_folder() {
   const std::string cache = environment("XDG_CACHE_HOME"), home = environment("HOME");
-  if (cache.starts_with("/")) return cache + "/tutti";     // relative ones are to be ignored, says the XDG specification
+  if (cache.starts_with("/")) return cache + "/tutti";  // relative ones are to be ignored, says the XDG specification
   return home.empty() ? "" : home + "/.cache/tutti";
 }
 
@@ -223,14 +247,20 @@ std::string profile_text(const MachineKey& key, const Profile& profile) {
   for (int medium = 0; medium < kMediumCount; ++medium)
     for (int crowded = 0; crowded < 2; ++crowded)
       if (const auto& link = figures.link(Medium(medium), crowded))
-        links[link_name(medium, crowded)] = {{"alpha_s", link->alpha}, {"message_s", link->message}, {"beta_s_per_byte", link->beta}};
+        links[link_name(medium, crowded)] = {
+            {"alpha_s", link->alpha}, {"message_s", link->message}, {"beta_s_per_byte", link->beta}};
   Json json{{"format", kFormat}, {"machine", json_of(key)}, {"links", links}};
   if (figures.reduction)
-    json["reduction"] = {{"cached_s_per_byte", figures.reduction->cached}, {"memory_s_per_byte", figures.reduction->memory}};
+    json["reduction"] = {{"cached_s_per_byte", figures.reduction->cached},
+                         {"memory_s_per_byte", figures.reduction->memory}};
   for (const auto& [medium, trials] : profile.trials) {
     Json times = Json::array();
-    for (const Trial& t : trials.times) times.push_back({{"algorithm", t.algorithm}, {"bytes", t.bytes}, {"seconds", t.seconds}});
-    json["trials"].push_back({{"over", kMediumNames[std::size_t(medium)]}, {"ranks", trials.ranks}, {"shape", trials.shape}, {"all_reduce", times}});
+    for (const Trial& t : trials.times)
+      times.push_back({{"algorithm", t.algorithm}, {"bytes", t.bytes}, {"seconds", t.seconds}});
+    json["trials"].push_back({{"over", kMediumNames[std::size_t(medium)]},
+                              {"ranks", trials.ranks},
+                              {"shape", trials.shape},
+                              {"all_reduce", times}});
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -245,7 +275,8 @@ Result<Profile> parse_profile(const std::string& text, const MachineKey& key) {
     if (Status status = read_links(json.at("links"), out); !status) return status;
     if (json.contains("reduction")) {
       const Json& reduction = json.at("reduction");
-      out.reduction = ReductionFigures{reduction.at("cached_s_per_byte").get<double>(), reduction.at("memory_s_per_byte").get<double>()};
+      out.reduction = ReductionFigures{reduction.at("cached_s_per_byte").get<double>(),
+                                       reduction.at("memory_s_per_byte").get<double>()};
       if (!plausible(*out.reduction)) return Status(Code::invalid_argument, "the figures of reductions are absurd");
     }
     if (json.contains("trials"))
@@ -263,7 +294,8 @@ Profile read_profile(const std::string& folder, const MachineKey& key) {
   if (!std::filesystem::is_regular_file(path, error)) return {};
   auto profile = parse_profile(read_whole(path), key);
   if (profile) return *profile;
-  log::write_once(log::Level::warning, fmt::format("the profile {} is not used: {}; the machine is measured anew", path, profile.status().text()));
+  log::write_once(log::Level::warning, fmt::format("the profile {} is not used: {}; the machine is measured anew", path,
+                                                   profile.status().text()));
   return {};
 }
 

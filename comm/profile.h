@@ -1,7 +1,7 @@
 #pragma once
-// Profile: what this machine's wires and reductions cost, as measured once and kept in a file, so that plans rest on figures of
-// the machine and start-up need not measure again. Values and their file; who measures is probe.h. A file is never trusted: what
-// is damaged, of another machine or absurd counts as absent.
+// Profile: what this machine's wires and reductions cost, as measured once and kept in a file, so that plans rest on
+// figures of the machine and start-up need not measure again. Values and their file; who measures is probe.h. A file is
+// never trusted: what is damaged, of another machine or absurd counts as absent.
 #include <array>
 #include <optional>
 #include <string>
@@ -18,8 +18,8 @@ enum class Medium { memory, sockets, network };
 inline constexpr int kMediumCount = 3;
 inline constexpr const char* kMediumNames[kMediumCount] = {"memory", "sockets", "network"};
 
-// As BorderPrice: seconds on its way, seconds of a processor for each message, seconds a byte. With more ranks than cores: of
-// what one rank would take with a core for itself, i.e. the time seen divided by ranks a core.
+// As BorderPrice: seconds on its way, seconds of a processor for each message, seconds a byte. With more ranks than
+// cores: of what one rank would take with a core for itself, i.e. the time seen divided by ranks a core.
 struct LinkFigures {
   double alpha = 0, message = 0, beta = 0;
   bool operator==(const LinkFigures&) const = default;
@@ -37,11 +37,14 @@ struct Figures {
   bool operator==(const Figures&) const = default;
 
   std::optional<LinkFigures>& link(Medium medium, bool crowded) { return links[std::size_t(medium)][crowded]; }
-  const std::optional<LinkFigures>& link(Medium medium, bool crowded) const { return links[std::size_t(medium)][crowded]; }
+  const std::optional<LinkFigures>& link(Medium medium, bool crowded) const {
+    return links[std::size_t(medium)][crowded];
+  }
 };
 
 // Bounds of what any machine can be like; outside, a figure is a mistake of the clock, of a file or of a sender.
-inline constexpr double kLeastSeconds = 1e-9, kMostSeconds = 0.1;         // of a message: from beyond any memory to around the world
+inline constexpr double kLeastSeconds = 1e-9,
+                        kMostSeconds = 0.1;  // of a message: from beyond any memory to around the world
 inline constexpr double kLeastPerByte = 1e-13, kMostPerByte = 1e-4;       // 10 TB/s to 10 KB/s
 bool plausible(const LinkFigures& figures);
 bool plausible(const ReductionFigures& figures);
@@ -49,7 +52,8 @@ bool plausible(const ReductionFigures& figures);
 LinkFigures bounded(LinkFigures figures);
 ReductionFigures bounded(ReductionFigures figures);
 
-// Elementwise the slower of both; what only one has is taken. Commutes and associates, so the order of ranks does not matter.
+// Elementwise the slower of both; what only one has is taken. Commutes and
+// associates, so the order of ranks does not matter.
 std::optional<LinkFigures> slower(const std::optional<LinkFigures>& a, const std::optional<LinkFigures>& b);
 Figures slower(const Figures& a, const Figures& b);
 // `over` where it has something, else `under`.
@@ -73,11 +77,12 @@ struct Profile {
 
   const Trials* find(Medium medium, int ranks, const std::string& shape) const;     // nullptr: none
   std::uint64_t mark(int ranks) const;                    // equal where all trials of so many ranks are; 0: none
-  void keep(Medium medium, Trials of_ranks);              // in place of those of the same; at most kMostKept, the oldest go
+  void keep(Medium medium, Trials of_ranks);  // in place of those of the same; at most kMostKept, the oldest go
 };
 inline constexpr std::size_t kMostKept = 12;
 
-// What a profile holds for: another processor, kernel or version, or settings that change the wires, need one of their own.
+// What a profile holds for: another processor, kernel or version, or settings
+// that change the wires, need one of their own.
 struct MachineKey {
   std::string processor, kernel, version, settings;
   int cores = 1;

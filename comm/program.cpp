@@ -42,7 +42,8 @@ void number_messages(Program& program) {
 void find_ranges(Program& program) {
   for (const ProgramStep& s : program.steps)
     for (const Chunks& c : {s.step.source, s.step.target})
-      if (c.count > 1 && c.first / program.slices != (c.first + c.count - 1) / program.slices) program.single_blocks = false;
+      if (c.count > 1 && c.first / program.slices != (c.first + c.count - 1) / program.slices)
+        program.single_blocks = false;
 }
 
 std::uint32_t hash_of(const Program& program) {
@@ -71,10 +72,12 @@ Program compile(const algorithms::Request& request, int rank, std::string algori
   program.slices = schedule.slices;
   program.scratch = std::move(schedule.scratch);
   auto after = find_dependencies(request, rank, schedule.slices, schedule.steps);
-  for (std::size_t i = 0; i < after.size(); ++i) program.steps.push_back({std::move(schedule.steps[i]), std::move(after[i]), {}, {}, {}});
+  for (std::size_t i = 0; i < after.size(); ++i)
+    program.steps.push_back({std::move(schedule.steps[i]), std::move(after[i]), {}, {}, {}});
   for (std::uint32_t later = 0; later < program.steps.size(); ++later)
     for (const Dependency& d : program.steps[later].after)
-      if (auto& before = program.steps[d.step].before; before.empty() || before.back() != later) before.push_back(later);
+      if (auto& before = program.steps[d.step].before; before.empty() || before.back() != later)
+        before.push_back(later);
   number_messages(program);
   find_ranges(program);
   program.hash = hash_of(program);

@@ -11,7 +11,8 @@ namespace tutti::comm {
 
 enum class Side : std::uint8_t { source, target };
 
-// Two steps touch the same memory, and one of them writes there. The later one may go as far as the earlier one has come.
+// Two steps touch the same memory, and one of them writes there. The later
+// one may go as far as the earlier one has come.
 struct Dependency {
   std::uint32_t step = 0;   // the other one
   Side earlier = Side::source, later = Side::source;   // where they meet
@@ -23,7 +24,8 @@ struct ProgramStep {
   std::vector<Dependency> after;           // earlier steps that this one waits for
   std::vector<std::uint32_t> before;       // later steps that wait for this one
   std::vector<std::uint32_t> message;      // for each peer: the number of the message on its lane
-  std::vector<std::int32_t> previous;      // send, for each peer: the step that sends the message before on this lane, or -1
+  std::vector<std::int32_t>
+      previous;  // send, for each peer: the step that sends the message before on this lane, or -1
 };
 
 // The receive that the k-th message from a peer belongs to.

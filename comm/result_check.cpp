@@ -16,7 +16,8 @@ ResultCheck::ResultCheck(const Prepared& call, int rank_count) : all_(std::size_
   const std::uint64_t element = size_of(b.type);
   const bool in_blocks = call.call.collective == Collective::all_gather;
   if (!in_blocks) blocks_.emplace_back(b.output, b.vector * element);
-  for (std::uint64_t r = 0; in_blocks && r < std::uint64_t(rank_count); ++r) blocks_.emplace_back(b.output + b.out.offset(r) * element, b.out.count(r) * element);
+  for (std::uint64_t r = 0; in_blocks && r < std::uint64_t(rank_count); ++r)
+    blocks_.emplace_back(b.output + b.out.offset(r) * element, b.out.count(r) * element);
 }
 
 std::shared_ptr<Operation> ResultCheck::begin() {
@@ -41,10 +42,13 @@ Status ResultCheck::judge(const Operation& of, const Engine& engine) {
   for (const auto& [sum, ranks] : holders) {
     if (sum == most->first) continue;
     if (culprit < 0 || ranks[0] < culprit) culprit = ranks[0];
-    for (const int rank : ranks) others += fmt::format("{}{} ({:08x})", others.empty() ? "" : ", ", engine.describe(of.member().world_rank(rank)), sum);
+    for (const int rank : ranks)
+      others +=
+          fmt::format("{}{} ({:08x})", others.empty() ? "" : ", ", engine.describe(of.member().world_rank(rank)), sum);
   }
   return Status(Code::damaged,
-                fmt::format("operation {} {}: its result is not the same on all ranks: {} of {} have the checksum {:08x}, and not so {}: faulty memory or "
+                fmt::format("operation {} {}: its result is not the same on all ranks: {} of {} have the checksum "
+                            "{:08x}, and not so {}: faulty memory or "
                             "a faulty processor, or a buffer that was changed while the operation ran",
                             of.sequence, to_string(of.call), most->second.size(), all_.size(), most->first, others),
                 culprit);

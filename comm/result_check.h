@@ -1,7 +1,7 @@
 #pragma once
-// ResultCheck (TUTTI_CHECK=1): whether a result that all ranks should hold alike is alike: after the operation each rank takes a
-// checksum of what it has got, and an all_gather of the communicator's own (the exchange) brings them together. An operation is
-// complete when its exchange is. Under the engine's lock.
+// ResultCheck (TUTTI_CHECK=1): whether a result that all ranks should hold alike is alike: after the operation each
+// rank takes a checksum of what it has got, and an all_gather of the communicator's own (the exchange) brings them
+// together. An operation is complete when its exchange is. Under the engine's lock.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,7 +19,9 @@ class Operation;
 class ResultCheck {
  public:
   // all_reduce, all_gather and broadcast have such a result.
-  static bool applies(Collective what) { return what == Collective::all_reduce || what == Collective::all_gather || what == Collective::broadcast; }
+  static bool applies(Collective what) {
+    return what == Collective::all_reduce || what == Collective::all_gather || what == Collective::broadcast;
+  }
   // Of that call among so many ranks; the buffer must stay.
   ResultCheck(const Prepared& call, int rank_count);
 

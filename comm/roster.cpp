@@ -26,7 +26,8 @@ std::string hexadecimal(const UniqueId& id) {
 std::optional<UniqueId> id_from(const std::string& text) {
   if (text.size() != 2 * UniqueId::kBytes || text.find_first_not_of("0123456789abcdef") != std::string::npos) return {};
   UniqueId id;
-  for (std::size_t i = 0; i < id.bytes.size(); ++i) id.bytes[i] = std::byte(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  for (std::size_t i = 0; i < id.bytes.size(); ++i)
+    id.bytes[i] = std::byte(std::stoi(text.substr(2 * i, 2), nullptr, 16));
   return id;
 }
 
@@ -39,18 +40,31 @@ std::string new_ticket() {
 
 Result<Roster> Roster::open(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_APPEND | O_CLOEXEC);
-  if (descriptor < 0) return Status(Code::invalid_argument, fmt::format("the roster {} cannot be opened: {}", path, std::strerror(errno)));
+  if (descriptor < 0)
+    return Status(Code::invalid_argument,
+                  fmt::format("the roster {} cannot be opened: {}", path, std::strerror(errno)));
   Roster roster(descriptor);
   roster.owned_ = true;
   if (const Status status = roster.read(); !status) return status;
-  if (roster.ranks() == 0) return Status(Code::invalid_argument, fmt::format("{} is no roster: its first line is not \"job RANKS LEAST\"", path));
+  if (roster.ranks() == 0)
+    return Status(Code::invalid_argument,
+                  fmt::format("{} is no roster: its first line is not \"job RANKS LEAST\"", path));
   return roster;
 }
 
 Roster::Roster(Roster&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), owned_(other.owned_), offset_(other.offset_), partial_(std::move(other.partial_)),
-      least_(other.least_), worlds_(other.worlds_), states_(std::move(other.states_)), has_waited_(std::move(other.has_waited_)),
-      tickets_(std::move(other.tickets_)), offers_(std::move(other.offers_)), formed_(std::move(other.formed_)), end_(std::move(other.end_)),
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      owned_(other.owned_),
+      offset_(other.offset_),
+      partial_(std::move(other.partial_)),
+      least_(other.least_),
+      worlds_(other.worlds_),
+      states_(std::move(other.states_)),
+      has_waited_(std::move(other.has_waited_)),
+      tickets_(std::move(other.tickets_)),
+      offers_(std::move(other.offers_)),
+      formed_(std::move(other.formed_)),
+      end_(std::move(other.end_)),
       other_lines_(std::move(other.other_lines_)) {}
 
 Roster::~Roster() {
@@ -65,7 +79,8 @@ Status Roster::add(const std::string& line) {
   const int why = errno;
   flock(descriptor_, LOCK_UN);
   if (written == ssize_t(text.size())) return {};
-  return Status(Code::out_of_resources, fmt::format("the job's roster cannot be written: {}", written < 0 ? std::strerror(why) : "the disk is full"));
+  return Status(Code::out_of_resources, fmt::format("the job's roster cannot be written: {}",
+                                                    written < 0 ? std::strerror(why) : "the disk is full"));
 }
 
 Status Roster::read() {
@@ -73,7 +88,8 @@ Status Roster::read() {
   for (;;) {
     const ssize_t count = pread(descriptor_, bytes.data(), bytes.size(), off_t(offset_));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Status(Code::invalid_argument, fmt::format("the job's roster cannot be read: {}", std::strerror(errno)));
+    if (count < 0)
+      return Status(Code::invalid_argument, fmt::format("the job's roster cannot be read: {}", std::strerror(errno)));
     if (count == 0) return {};
     offset_ += std::size_t(count);
     partial_.append(bytes.data(), std::size_t(count));
@@ -109,7 +125,8 @@ void Roster::take(std::string_view line) {
     offer.count = number(ranks() + 1);
     words >> id;
     const auto decoded = id_from(id);
-    if (offer.rank < 0 || !decoded || !offers_.try_emplace(ticket, Offer{offer.rank, offer.count, *decoded}).second) return;
+    if (offer.rank < 0 || !decoded || !offers_.try_emplace(ticket, Offer{offer.rank, offer.count, *decoded}).second)
+      return;
     const auto of = std::find(tickets_.begin(), tickets_.end(), ticket);
     if (of != tickets_.end()) states_[std::size_t(of - tickets_.begin())] = State::offered;
   } else if (kind == "formed") {

@@ -1,7 +1,7 @@
 #pragma once
-// Roster: who is at work in a job whose ranks come and go, who waits, who will not come. A file that only grows, a line a change;
-// ranks and launchers append to it and read what is new. It needs no process to serve it: on one host it lies in memory that the
-// launcher holds (a memfd), or it is a file on a disk that hosts share. It decides nothing.
+// Roster: who is at work in a job whose ranks come and go, who waits, who will not come. A file that only grows, a line
+// a change; ranks and launchers append to it and read what is new. It needs no process to serve it: on one host it lies
+// in memory that the launcher holds (a memfd), or it is a file on a disk that hosts share. It decides nothing.
 //
 //   job RANKS LEAST             the first line
 //   wait SLOT TICKET            a process wants to be taken in; an earlier one of the slot is no more
@@ -57,7 +57,9 @@ class Roster {
   // In the order of slots.
   std::vector<Waiting> waiting() const;
   std::optional<Offer> offer(const std::string& ticket) const;
-  bool has_waited(int slot) const { return has_waited_[std::size_t(slot)]; }     // whatever its program is, it knows this roster
+  bool has_waited(int slot) const {
+    return has_waited_[std::size_t(slot)];
+  }  // whatever its program is, it knows this roster
   int worlds() const { return worlds_; }                                         // formed so far
   const std::optional<std::string>& end() const { return end_; }
   const std::vector<std::string>& other_lines() const { return other_lines_; }

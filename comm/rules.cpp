@@ -20,8 +20,10 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 Status bad_rule(std::string_view rule, const std::string& why) {
-  return Status(Code::invalid_argument,
-                fmt::format("TUTTI_ALGO: rule '{}': {}; wanted [collective:]algorithm[:from-to], e.g. all_reduce:tree:32K-1M", rule, why));
+  return Status(
+      Code::invalid_argument,
+      fmt::format("TUTTI_ALGO: rule '{}': {}; wanted [collective:]algorithm[:from-to], e.g. all_reduce:tree:32K-1M",
+                  rule, why));
 }
 
 // "32K-1M", "-32K", "1M-"
@@ -44,7 +46,8 @@ std::string known_names() {
   return out;
 }
 
-void add_threshold(std::vector<Rule>& rules, const std::optional<ByteCount>& bytes, const char* name, const char* variable, bool up_to) {
+void add_threshold(std::vector<Rule>& rules, const std::optional<ByteCount>& bytes, const char* name,
+                   const char* variable, bool up_to) {
   if (!bytes) return;
   Rule rule;
   rule.collective = Collective::all_reduce;

@@ -5,7 +5,8 @@
 //   ring                                            wherever ring exists
 //   all_reduce:direct:-32K,tree:32K-1M,ring:1M-     by bytes (of the whole vector); the collective holds until the next
 //   ^bruck                                          never this one
-// TUTTI_DIRECT_THRESHOLD, _TREE_THRESHOLD: that algorithm up to so many bytes; TUTTI_RING_THRESHOLD: ring from so many on.
+// TUTTI_DIRECT_THRESHOLD, _TREE_THRESHOLD: that algorithm up to so many bytes;
+// TUTTI_RING_THRESHOLD: ring from so many on.
 #include <cstdint>
 #include <string>
 #include <tutti/status.h>

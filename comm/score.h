@@ -74,8 +74,8 @@ struct Score {
 // Asked after each rank: how many are written, of how many. False: give up.
 using GoOn = std::function<bool(int done, int of)>;
 
-// unsupported: more than the limits. aborted: go_on said no. internal: a send without its receive, or of another size; names
-// them.
+// unsupported: more than the limits. aborted: go_on said no. internal: a send without
+// its receive, or of another size; names them.
 Result<Score> write_score(const algorithms::Generator& generator, const algorithms::Request& request, const Load& load,
                           const std::vector<std::vector<int>>& levels, int width, const GoOn& go_on = {});
 

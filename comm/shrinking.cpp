@@ -16,13 +16,16 @@ constexpr int kLinks = 8;                           // to ranks of whom nothing 
 
 }  // namespace
 
-Shrinking::Shrinking(Engine& engine, Member& member) : engine_(engine), member_(member), agreement_(member.rank(), member.rank_count()) {}
+Shrinking::Shrinking(Engine& engine, Member& member)
+    : engine_(engine), member_(member), agreement_(member.rank(), member.rank_count()) {}
 
-void Shrinking::begin(std::shared_ptr<Operation> done, std::chrono::milliseconds limit, const std::vector<int>& without) {
+void Shrinking::begin(std::shared_ptr<Operation> done, std::chrono::milliseconds limit,
+                      const std::vector<int>& without) {
   done_ = std::move(done);
   deadline_ = engine_.loop().now() + limit;
   const Status& broken = member_.broken();
-  const bool lost = broken.code() == Code::peer_lost || broken.code() == Code::timeout || broken.code() == Code::network;
+  const bool lost =
+      broken.code() == Code::peer_lost || broken.code() == Code::timeout || broken.code() == Code::network;
   if (lost && broken.culprit() >= 0) agreement_.lose(broken.culprit(), false);
   for (const int r : without) agreement_.lose(r, true);
   look();
@@ -78,7 +81,8 @@ void Shrinking::hear(int rank, const Belief& belief) {
   const bool changed = agreement_.hear(rank, belief);
   if (!begun()) return;
   // Somebody who has missed the end.
-  const bool late = !open && agreement_.state() == Agreement::State::agreed && !belief.agreed && engine_.loop().now() - said_ >= kRepeat / 2;
+  const bool late = !open && agreement_.state() == Agreement::State::agreed && !belief.agreed &&
+                    engine_.loop().now() - said_ >= kRepeat / 2;
   if (changed || late) say();
   if (agreement_.state() != Agreement::State::open) finish();
 }
@@ -91,10 +95,13 @@ void Shrinking::stop(const Status& why) {
 Status Shrinking::outcome() const {
   switch (agreement_.state()) {
     case Agreement::State::excluded:
-      return Status(Code::peer_lost, "the others go on without this rank: it was lost to them, or did not call shrink in time", member_.rank());
+      return Status(Code::peer_lost,
+                    "the others go on without this rank: it was lost to them, or did not call shrink in time",
+                    member_.rank());
     case Agreement::State::minority:
       return Status(Code::peer_lost,
-                    fmt::format("only the ranks {} of {} can be reached: others may go on without them, so they must end (the side that is the "
+                    fmt::format("only the ranks {} of {} can be reached: others may go on without them, so they must "
+                                "end (the side that is the "
                                 "larger half of those that may live goes on)",
                                 fmt::join(agreement_.members(), ", "), member_.rank_count()),
                     member_.broken().culprit());

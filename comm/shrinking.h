@@ -1,7 +1,7 @@
 #pragma once
-// Shrinking: how the ranks of a communicator come to their Agreement: says what this rank believes to all others over the control
-// plane, again every kRepeat, hears theirs, looks after ranks that have ended, and loses patience with the silent. Under the
-// engine's lock.
+// Shrinking: how the ranks of a communicator come to their Agreement: says what this rank believes to all others over
+// the control plane, again every kRepeat, hears theirs, looks after ranks that have ended, and loses patience with the
+// silent. Under the engine's lock.
 #include <chrono>
 #include <map>
 #include <memory>
@@ -16,8 +16,8 @@ class Shrinking {
  public:
   Shrinking(Engine& engine, Member& member);
 
-  // `done` completes with the end of it: ok, or peer_lost for a minority and for a rank that was excluded. Once. `without`: counted
-  // like ranks that have ended.
+  // `done` completes with the end of it: ok, or peer_lost for a minority and for a rank that was excluded. Once.
+  // `without`: counted like ranks that have ended.
   void begin(std::shared_ptr<Operation> done, std::chrono::milliseconds limit, const std::vector<int>& without);
   bool begun() const { return agreement_.started(); }
   void hear(int rank, const Belief& belief);
@@ -27,7 +27,8 @@ class Shrinking {
 
  private:
   void look();             // for ranks that have ended
-  void keep_linked();      // to the next rank that lives, so that what is said goes round; and to those of whom nothing is heard
+  void
+  keep_linked();  // to the next rank that lives, so that what is said goes round; and to those of whom nothing is heard
   void lose_patience();
   void say();
   void tick();

@@ -1,5 +1,5 @@
-// What the engine does when an operation does not move: it asks whom the operation waits for, and those whom they wait for,
-// and ends it by the clock that fits the answers. TUTTI_TIMEOUT is for ranks that do not answer, and for circles;
+// What the engine does when an operation does not move: it asks whom the operation waits for, and those whom they wait
+// for, and ends it by the clock that fits the answers. TUTTI_TIMEOUT is for ranks that do not answer, and for circles;
 // TUTTI_ABSENT_TIMEOUT for ranks that answer and have not made the call (they may be writing a checkpoint).
 #include <fmt/format.h>
 
@@ -47,7 +47,9 @@ bool Engine::check_deadlines() {
 // Whether the operation has failed.
 bool Engine::look_at(Operation& operation, TimePoint now) {
   const milliseconds timeout = settings_.timeout, absent = settings_.absent_timeout;
-  const milliseconds shorter = timeout.count() == 0 ? absent : absent.count() == 0 ? timeout : std::min(timeout, absent);
+  const milliseconds shorter = timeout.count() == 0  ? absent
+                               : absent.count() == 0 ? timeout
+                                                     : std::min(timeout, absent);
   const Nanoseconds quiet = now - operation.last_moved, half = Nanoseconds(shorter) / 2;
   if (operation.execution && quiet >= kNoteAfter && operation.noted_moved_bytes != operation.last_moved_bytes) {
     operation.noted_moved_bytes = operation.last_moved_bytes;
@@ -96,7 +98,8 @@ Report Engine::report_of(const Member& member) const {
     }
   }
   report.waits_for.assign(waits.begin(), waits.end());
-  std::stable_sort(report.stands.begin(), report.stands.end(), [](const Stand& a, const Stand& b) { return std::int32_t(a.sequence - b.sequence) < 0; });
+  std::stable_sort(report.stands.begin(), report.stands.end(),
+                   [](const Stand& a, const Stand& b) { return std::int32_t(a.sequence - b.sequence) < 0; });
   if (report.stands.size() > kMaxStands) report.stands.resize(kMaxStands);
   return report;
 }
@@ -105,18 +108,26 @@ Status Engine::stall_of(const Operation& operation, const Holdup& holdup, Nanose
   const Member& member = operation.member();
   std::string who;
   for (const int rank : operation.waits_for()) who += (who.empty() ? "" : ", ") + describe(member.world_rank(rank));
-  std::string text = fmt::format("operation {} {}: nothing moved for {:.3g} s; {} waits for {}", operation.sequence, to_string(operation.call),
-                                 std::chrono::duration<double>(quiet).count(), describe(world_rank_), who.empty() ? "nobody" : who);
+  std::string text = fmt::format("operation {} {}: nothing moved for {:.3g} s; {} waits for {}", operation.sequence,
+                                 to_string(operation.call), std::chrono::duration<double>(quiet).count(),
+                                 describe(world_rank_), who.empty() ? "nobody" : who);
   const std::string culprit = holdup.rank < 0 ? "" : describe(member.world_rank(holdup.rank));
   switch (holdup.why) {
     case Holdup::Why::silent:
-      text += fmt::format("; {} does not answer: is its process stopped, or its host out of reach or out of memory? (TUTTI_TIMEOUT changes the limit)", culprit);
+      text += fmt::format(
+          "; {} does not answer: is its process stopped, or its host out of reach or out of memory? (TUTTI_TIMEOUT "
+          "changes the limit)",
+          culprit);
       break;
     case Holdup::Why::absent:
-      text += fmt::format("; {} is alive but has not made the call, it has made {} (TUTTI_ABSENT_TIMEOUT changes the limit)", culprit, holdup.started);
+      text += fmt::format(
+          "; {} is alive but has not made the call, it has made {} (TUTTI_ABSENT_TIMEOUT changes the limit)", culprit,
+          holdup.started);
       break;
     case Holdup::Why::stuck:
-      text += "; all of them answer and wait: do all ranks make the same calls in the same order? (TUTTI_TIMEOUT changes the limit)";
+      text +=
+          "; all of them answer and wait: do all ranks make the same calls in the same order? (TUTTI_TIMEOUT changes "
+          "the limit)";
       break;
   }
   return Status(Code::timeout, text, holdup.rank);

@@ -25,7 +25,8 @@ struct Free {
 
 class TlsStream final : public Stream {
  public:
-  TlsStream(Loop& loop, std::unique_ptr<Stream> inner, std::array<std::byte, 32> secret, TlsRole role, std::uint64_t rekey_after);
+  TlsStream(Loop& loop, std::unique_ptr<Stream> inner, std::array<std::byte, 32> secret, TlsRole role,
+            std::uint64_t rekey_after);
   ~TlsStream() override {
     if (ssl_ && shaken_ && failure_.ok()) {
       SSL_shutdown(ssl_.get());
@@ -42,8 +43,12 @@ class TlsStream final : public Stream {
   IoResult write(std::span<const iovec> from) override;
   void when_readable(std::function<void()> callback) override;
   void when_writable(std::function<void()> callback) override;
-  Status send_descriptors(std::span<const int>) override { return {Code::unsupported, "descriptors cannot be passed on an encrypted connection"}; }
-  Result<std::vector<int>> receive_descriptors() override { return Status(Code::unsupported, "descriptors cannot be passed on an encrypted connection"); }
+  Status send_descriptors(std::span<const int>) override {
+    return {Code::unsupported, "descriptors cannot be passed on an encrypted connection"};
+  }
+  Result<std::vector<int>> receive_descriptors() override {
+    return Status(Code::unsupported, "descriptors cannot be passed on an encrypted connection");
+  }
   std::uint64_t retransmitted() const override { return inner_->retransmitted(); }
   std::size_t unsent_bytes() const override { return out_.size() - out_begin_ + inner_->unsent_bytes(); }
   std::string local_address() const override { return inner_->local_address(); }
@@ -56,7 +61,8 @@ class TlsStream final : public Stream {
   static int bio_read(BIO* bio, char* into, int bytes);
   static int bio_write(BIO* bio, const char* from, int bytes);
   static long bio_control(BIO* bio, int command, long, void*);
-  static unsigned client_secret(SSL* ssl, const char*, char* identity, unsigned identity_bytes, unsigned char* psk, unsigned psk_bytes);
+  static unsigned client_secret(SSL* ssl, const char*, char* identity, unsigned identity_bytes, unsigned char* psk,
+                                unsigned psk_bytes);
   static unsigned server_secret(SSL* ssl, const char*, unsigned char* psk, unsigned psk_bytes);
   unsigned give_secret(unsigned char* psk, unsigned psk_bytes) const;
 
@@ -86,7 +92,8 @@ class TlsStream final : public Stream {
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
-TlsStream::TlsStream(Loop& loop, std::unique_ptr<Stream> inner, std::array<std::byte, 32> secret, TlsRole role, std::uint64_t rekey_after)
+TlsStream::TlsStream(Loop& loop, std::unique_ptr<Stream> inner, std::array<std::byte, 32> secret, TlsRole role,
+                     std::uint64_t rekey_after)
     : loop_(loop), inner_(std::move(inner)), secret_(secret), rekey_after_(rekey_after) {
   const std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>> context(SSL_CTX_new(TLS_method()));
   TUTTI_CHECK(context);
@@ -149,7 +156,8 @@ unsigned TlsStream::give_secret(unsigned char* psk, unsigned psk_bytes) const {
   return unsigned(secret_.size());
 }
 
-unsigned TlsStream::client_secret(SSL* ssl, const char*, char* identity, unsigned identity_bytes, unsigned char* psk, unsigned psk_bytes) {
+unsigned TlsStream::client_secret(SSL* ssl, const char*, char* identity, unsigned identity_bytes, unsigned char* psk,
+                                  unsigned psk_bytes) {
   constexpr std::string_view kIdentity = "tutti";
   if (identity_bytes <= kIdentity.size()) return 0;
   std::memcpy(identity, kIdentity.data(), kIdentity.size() + 1);
@@ -179,7 +187,9 @@ Result<bool> TlsStream::shake_hands() {
   const int error = SSL_get_error(ssl_.get(), result);
   if (error == SSL_ERROR_WANT_READ && failure_.ok() && !closed_) return false;
   if (!failure_.ok()) return failure_;
-  if (closed_) return Status(Code::network, fmt::format("{}: closed while the encryption was agreed on", inner_->remote_address()));
+  if (closed_)
+    return Status(Code::network,
+                  fmt::format("{}: closed while the encryption was agreed on", inner_->remote_address()));
   return refused("no encryption could be agreed on");
 }
 
@@ -323,16 +333,19 @@ void TlsStream::when_writable(std::function<void()> callback) {
 
 }  // namespace
 
-Task<Result<std::unique_ptr<Stream>>> secure(Loop& loop, std::unique_ptr<Stream> stream, std::array<std::byte, 32> secret, TlsRole role,
-                                             TimePoint deadline, std::uint64_t rekey_after) {
+Task<Result<std::unique_ptr<Stream>>> secure(Loop& loop, std::unique_ptr<Stream> stream,
+                                             std::array<std::byte, 32> secret, TlsRole role, TimePoint deadline,
+                                             std::uint64_t rekey_after) {
   auto tls = std::make_unique<TlsStream>(loop, std::move(stream), secret, role, rekey_after);
   for (;;) {
     const auto done = tls->shake_hands();
     if (!done) co_return done.status();
     if (*done) break;
-    Readiness ready(loop, tls->inner(), tls->has_output() ? Readiness::Side::writable : Readiness::Side::readable, deadline);
+    Readiness ready(loop, tls->inner(), tls->has_output() ? Readiness::Side::writable : Readiness::Side::readable,
+                    deadline);
     const bool in_time = co_await ready;
-    if (!in_time) co_return Status(Code::timeout, fmt::format("{}: no encryption was agreed on in time", tls->remote_address()));
+    if (!in_time)
+      co_return Status(Code::timeout, fmt::format("{}: no encryption was agreed on in time", tls->remote_address()));
   }
   co_return std::unique_ptr<Stream>(std::move(tls));
 }

@@ -38,7 +38,8 @@ std::uint64_t mark_of(const Trials& trials) {
 }
 
 const Trial* find_trial(const Trials& trials, std::string_view algorithm, std::uint64_t bytes) {
-  const auto found = std::find_if(trials.times.begin(), trials.times.end(), [&](const Trial& t) { return t.algorithm == algorithm && t.bytes == bytes; });
+  const auto found = std::find_if(trials.times.begin(), trials.times.end(),
+                                  [&](const Trial& t) { return t.algorithm == algorithm && t.bytes == bytes; });
   return found == trials.times.end() ? nullptr : &*found;
 }
 

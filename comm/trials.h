@@ -1,6 +1,7 @@
 #pragma once
-// Trials: how long all_reduces of a few sizes took among all ranks of a world, of those algorithms whose predictions lie close
-// together. Where the model is wrong by a little, a clock decides. A value; probe.h takes the times, profile.h keeps them.
+// Trials: how long all_reduces of a few sizes took among all ranks of a world, of those algorithms whose predictions
+// lie close together. Where the model is wrong by a little, a clock decides. A value; probe.h takes the times,
+// profile.h keeps them.
 #include <cstdint>
 #include <optional>
 #include <string>

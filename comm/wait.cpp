@@ -1,8 +1,8 @@
 // Waiting: who drives the engine, how long to spin, and when to sleep.
 //
-// A thread in wait() drives the engine itself, so a blocking operation costs no hand-over between threads. It spins for about
-// as long as a wake-up would cost, then sleeps in the loop, where a peer's doorbell or a socket wakes it. One thread at a time
-// sleeps there; others wait on turn_. The progress thread drives only what nobody waits for.
+// A thread in wait() drives the engine itself, so a blocking operation costs no hand-over between threads. It spins for
+// about as long as a wake-up would cost, then sleeps in the loop, where a peer's doorbell or a socket wakes it. One
+// thread at a time sleeps there; others wait on turn_. The progress thread drives only what nobody waits for.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -26,7 +26,7 @@ constexpr std::uint32_t kLoopEvery = 1024;         // passes between looks at th
 constexpr microseconds kSpin{60};                  // about two wake-ups across cores
 constexpr microseconds kCrowdedSpin{40};           // with more ranks than cores: yielding between the looks
 constexpr int kWary = 64;                          // waits that yield between the looks after one that has slept
-constexpr int kBriefLooks = 128;                   // 2 to 4 us: longer than a peer is late that had to make an operation of its last one
+constexpr int kBriefLooks = 128;  // 2 to 4 us: longer than a peer is late that had to make an operation of its last one
 constexpr microseconds kBriefYield{20};            // instead, where the core is given away between the looks
 constexpr milliseconds kNap{100};                  // longest sleep, so that deadlines are seen
 constexpr microseconds kGlance{50};                // while a kernel carries: what it says rings no bell
@@ -49,7 +49,8 @@ bool Engine::progress() {
   bool any = false;
   for (auto* t : wires_) any |= t->poll();
   for (std::size_t i = 0; i < pending_.size(); ++i) {
-    const std::shared_ptr<Operation> operation = pending_[i]->execution && pending_[i]->execution->blocked() ? pending_[i] : nullptr;
+    const std::shared_ptr<Operation> operation =
+        pending_[i]->execution && pending_[i]->execution->blocked() ? pending_[i] : nullptr;
     if (!operation) continue;
     any |= operation->execution->retry();
     if (operation->execution && operation->execution->finished()) complete(*operation, {});
@@ -64,8 +65,8 @@ Nanoseconds Engine::spin_limit() const {
   return oversubscribed_ ? kCrowdedSpin : kSpin;
 }
 
-// How often to look for arrivals before asking the clock, or giving the core away: a look at memory costs less than either, a
-// look at sockets more.
+// How often to look for arrivals before asking the clock, or giving the core away: a look at memory costs less than
+// either, a look at sockets more.
 std::uint32_t Engine::looks_for_a_clock() const {
   const bool sockets = std::any_of(wires_.begin(), wires_.end(), [this](auto* t) { return t == tcp_.get(); });
   return sockets ? 1 : 32;
@@ -208,8 +209,8 @@ void Engine::sleep(Lock& held, Nanoseconds limit) {
   if (queued_) turn_.notify_all();
 }
 
-// Under the lock, after operations were started: the progress thread takes them unless they are about to be waited for. One
-// that looks seldom is told to look often.
+// Under the lock, after operations were started: the progress thread takes them unless they are about to be waited for.
+// One that looks seldom is told to look often.
 void Engine::nudge() {
   if (sleeping_) return loop_->wake();
   if (drivers_.load(std::memory_order_relaxed) > 0) return;
@@ -218,7 +219,8 @@ void Engine::nudge() {
   if (dozes) loop_->wake();
 }
 
-// Sleeps until there may be something that nobody waits for; looks often for a while after an operation was started, then seldom.
+// Sleeps until there may be something that nobody waits for; looks often for a
+// while after an operation was started, then seldom.
 void Engine::progress_loop() {
   log::set_rank(world_rank_);
   std::uint32_t seen = 0;

@@ -16,7 +16,8 @@ std::set<int> Watch::reached(const Question& question) const {
     const int rank = work.back();
     work.pop_back();
     if (!seen.insert(rank).second) continue;
-    if (const Report* report = fresh(rank, question.fresh)) work.insert(work.end(), report->waits_for.begin(), report->waits_for.end());
+    if (const Report* report = fresh(rank, question.fresh))
+      work.insert(work.end(), report->waits_for.begin(), report->waits_for.end());
   }
   return seen;
 }
@@ -31,7 +32,8 @@ Holdup Watch::find(const Question& question) const {
     if (absent.rank < 0 && !called && report->waits_for.empty()) absent = {Holdup::Why::absent, rank, report->started};
   }
   if (absent.rank >= 0) return absent;
-  return {Holdup::Why::stuck, question.awaited.empty() ? -1 : *std::min_element(question.awaited.begin(), question.awaited.end())};
+  return {Holdup::Why::stuck,
+          question.awaited.empty() ? -1 : *std::min_element(question.awaited.begin(), question.awaited.end())};
 }
 
 std::set<int> Watch::to_ask(const Question& question, TimePoint since) const {

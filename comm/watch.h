@@ -1,6 +1,7 @@
 #pragma once
-// Watch: who holds an operation up. Collects what the ranks of a communicator say of themselves and follows the waits from rank to
-// rank, to one that does not answer, or has not made the call, or to a circle. It asks nobody itself and knows no clock.
+// Watch: who holds an operation up. Collects what the ranks of a communicator say of themselves and follows the waits
+// from rank to rank, to one that does not answer, or has not made the call, or to a circle. It asks nobody itself and
+// knows no clock.
 #include <map>
 #include <set>
 #include <vector>

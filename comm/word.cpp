@@ -70,7 +70,13 @@ void encode(const std::vector<Stand>& stands, ByteWriter& to) {
   to.number(std::uint8_t(count));
   for (std::size_t i = 0; i < count; ++i) {
     const Stand& s = stands[i];
-    to.number(s.step).number(s.steps).number(std::uint32_t(s.peer)).number(std::uint8_t(s.sends)).number(s.chunk).number(s.done).number(s.bytes);
+    to.number(s.step)
+        .number(s.steps)
+        .number(std::uint32_t(s.peer))
+        .number(std::uint8_t(s.sends))
+        .number(s.chunk)
+        .number(s.done)
+        .number(s.bytes);
     to.number(s.sequence).number(std::uint8_t(s.collective)).number(s.call);
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Word: what ranks say to all others over the control plane while they work: causes and verdicts, requests to be dialled, and the
-// questions and answers of those who wait too long. A value and its encoding.
+// Word: what ranks say to all others over the control plane while they work: causes and verdicts, requests to be
+// dialled, and the questions and answers of those who wait too long. A value and its encoding.
 #include <cstdint>
 #include <optional>
 #include <set>

@@ -8,7 +8,8 @@ void WorldDirectory::dial(int world_rank, Purpose purpose, int count, Nanosecond
   tasks_.spawn(dial_all(world_rank, purpose, std::uint16_t(count), limit, std::move(on_stream)));
 }
 
-Task<void> WorldDirectory::dial_all(int world_rank, Purpose purpose, std::uint16_t count, Nanoseconds limit, OnStream on_stream) {
+Task<void> WorldDirectory::dial_all(int world_rank, Purpose purpose, std::uint16_t count, Nanoseconds limit,
+                                    OnStream on_stream) {
   const TimePoint deadline = loop_.now() + limit;
   const std::uint32_t call = ++calls_;
   std::vector<std::unique_ptr<Stream>> streams;
@@ -26,7 +27,8 @@ Task<void> WorldDirectory::dial_all(int world_rank, Purpose purpose, std::uint16
 
 void WorldDirectory::on_incoming(OnIncoming on_incoming) {
   on_incoming_ = std::move(on_incoming);
-  world_->set_on_connection([this](const PeerHello& hello, std::unique_ptr<Stream> stream) { arrived(hello, std::move(stream)); });
+  world_->set_on_connection(
+      [this](const PeerHello& hello, std::unique_ptr<Stream> stream) { arrived(hello, std::move(stream)); });
 }
 
 void WorldDirectory::arrived(const PeerHello& hello, std::unique_ptr<Stream> stream) {

@@ -1,6 +1,6 @@
 #pragma once
-// WorldDirectory: the engine's way to other ranks, over the World that the bootstrap made. Several streams that one dial
-// opens are handed over together at the other end.
+// WorldDirectory: the engine's way to other ranks, over the World that the bootstrap made. Several streams that one
+// dial opens are handed over together at the other end.
 #include <map>
 #include <memory>
 #include <vector>

@@ -44,7 +44,9 @@ const Entry kEntries[] = {
     {{"TUTTI_LOCAL_RANK", "number", "", "index among the ranks of this host"}, {}},
     {{"TUTTI_LOCAL_RANK_COUNT", "number", "", "how many ranks this host has"}, {}},
     {{"TUTTI_ADDRESS", "host:port", "", "where the ranks meet: rank 0's host; \"@name\" for ranks on one host"}, {}},
-    {{"TUTTI_ROSTER", "text", "", "file in which ranks that come and go are listed; set by tutti run --max-restarts or --min-ranks"}, {}},
+    {{"TUTTI_ROSTER", "text", "",
+      "file in which ranks that come and go are listed; set by tutti run --max-restarts or --min-ranks"},
+     {}},
     {{"TUTTI_JOB_KEY", "text", "", "secret that the ranks of a job share; strangers without it are turned away"},
      &Settings::job_key},
     {{"TUTTI_LOG", "error|warning|info|debug", "warning", "how much is told on stderr"}, &Settings::log},
@@ -54,80 +56,116 @@ const Entry kEntries[] = {
      &Settings::direct_threshold},
     {{"TUTTI_TREE_THRESHOLD", "size", "", "largest message for trees", kShared}, &Settings::tree_threshold},
     {{"TUTTI_RING_THRESHOLD", "size", "", "smallest message for rings", kShared}, &Settings::ring_threshold},
-    {{"TUTTI_CHANNELS", "number", "1", "rings that a vector is cut for, every second one the other way round, at most 16", kShared},
+    {{"TUTTI_CHANNELS", "number", "1",
+      "rings that a vector is cut for, every second one the other way round, at most 16", kShared},
      &Settings::channels,
      16},
     {{"TUTTI_ORDER", "any|canonical", "any", "canonical: one order of additions whatever the algorithm", kShared},
      &Settings::order},
     {{"TUTTI_TRANSPORT", "auto|shm|tcp|rdma", "auto",
-      "which wires may be used; auto: for each pair the first that works of shm, rdma, tcp; rdma: that one, or tcp where it does not work", kShared},
+      "which wires may be used; auto: for each pair the first that works of shm, rdma, tcp; rdma: that one, or tcp "
+      "where it does not work",
+      kShared},
      &Settings::transport},
     {{"TUTTI_P2P", "auto|0|1", "auto",
-      "GPUs of one host use each other's memory: auto: after a test, where each rank has one of its own; 1: also ranks that share one; 0: never", kShared},
+      "GPUs of one host use each other's memory: auto: after a test, where each rank has one of its own; 1: also ranks "
+      "that share one; 0: never",
+      kShared},
      &Settings::p2p},
-    {{"TUTTI_ONE_SHOT_THRESHOLD", "size", "", "largest all_reduce for the one-shot kernel among GPUs; empty: by predicted time", kShared},
+    {{"TUTTI_ONE_SHOT_THRESHOLD", "size", "",
+      "largest all_reduce for the one-shot kernel among GPUs; empty: by predicted time", kShared},
      &Settings::one_shot_threshold},
-    {{"TUTTI_TWO_SHOT_THRESHOLD", "size", "", "largest all_reduce for the two-shot kernel, larger ones go through the host's memory; empty: by predicted time", kShared},
+    {{"TUTTI_TWO_SHOT_THRESHOLD", "size", "",
+      "largest all_reduce for the two-shot kernel, larger ones go through the host's memory; empty: by predicted time",
+      kShared},
      &Settings::two_shot_threshold},
     {{"TUTTI_SEGMENT", "size", "0", "bytes of one segment; 0: by the transport", kShared}, &Settings::segment},
     {{"TUTTI_SOCKETS", "number", "0", "TCP sockets for each pair of ranks, at most 64; 0: by the library", kShared},
      &Settings::sockets,
      64},
     {{"TUTTI_CRC", "switch", "1", "checksum each TCP frame (CRC32C)", kShared}, &Settings::crc},
-    {{"TUTTI_ENCRYPT", "switch", "0", "encrypt TCP between ranks (TLS 1.3, AES-GCM, from the job's key)", kShared}, &Settings::encrypt},
-    {{"TUTTI_CHECK", "switch", "0", "check more: checksums in shared memory, an agreed one of results, and whether buffers may be read and written", kShared},
+    {{"TUTTI_ENCRYPT", "switch", "0", "encrypt TCP between ranks (TLS 1.3, AES-GCM, from the job's key)", kShared},
+     &Settings::encrypt},
+    {{"TUTTI_CHECK", "switch", "0",
+      "check more: checksums in shared memory, an agreed one of results, and whether buffers may be read and written",
+      kShared},
      &Settings::check},
-    {{"TUTTI_IB_HCA", "names", "", "RDMA devices to use: mlx5_0,mlx5_1:1 or mlx5_* or ^mlx5_bond_0 (device:port; ^ excludes); empty: the fastest that work"},
+    {{"TUTTI_IB_HCA", "names", "",
+      "RDMA devices to use: mlx5_0,mlx5_1:1 or mlx5_* or ^mlx5_bond_0 (device:port; ^ excludes); empty: the fastest "
+      "that work"},
      &Settings::ib_hca},
-    {{"TUTTI_IB_GID_INDEX", "number", "", "entry of the GID table, on all devices; empty: RoCE v2, in a subnet of the peer's, IPv4 first"},
+    {{"TUTTI_IB_GID_INDEX", "number", "",
+      "entry of the GID table, on all devices; empty: RoCE v2, in a subnet of the peer's, IPv4 first"},
      &Settings::ib_gid_index},
-    {{"TUTTI_IB_TIMEOUT", "number", "16", "how long a queue pair waits for an answer before it sends again: 4.096 us times 2 to this power, at most 31; 0: for ever"},
+    {{"TUTTI_IB_TIMEOUT", "number", "16",
+      "how long a queue pair waits for an answer before it sends again: 4.096 us times 2 to this power, at most 31; 0: "
+      "for ever"},
      &Settings::ib_timeout,
      31},
     {{"TUTTI_IB_RETRY", "number", "7", "how often it sends again before it fails, at most 7"}, &Settings::ib_retry, 7},
     {{"TUTTI_IB_SL", "number", "0", "service level of RDMA, at most 15"}, &Settings::ib_sl, 15},
-    {{"TUTTI_IB_TRAFFIC_CLASS", "number", "0", "traffic class of RDMA packets (four times the DSCP), at most 255"}, &Settings::ib_traffic_class, 255},
-    {{"TUTTI_IB_QPS", "number", "1", "queue pairs for each pair of ranks and rail, 1 to 8", kShared}, &Settings::ib_qps, 8},
-    {{"TUTTI_IB_TCP", "switch", "1", "a pair of ranks of which no RDMA rail has worked for half of TUTTI_LINK_TIMEOUT goes on over TCP; 0: it waits, and then fails"},
+    {{"TUTTI_IB_TRAFFIC_CLASS", "number", "0", "traffic class of RDMA packets (four times the DSCP), at most 255"},
+     &Settings::ib_traffic_class,
+     255},
+    {{"TUTTI_IB_QPS", "number", "1", "queue pairs for each pair of ranks and rail, 1 to 8", kShared},
+     &Settings::ib_qps,
+     8},
+    {{"TUTTI_IB_TCP", "switch", "1",
+      "a pair of ranks of which no RDMA rail has worked for half of TUTTI_LINK_TIMEOUT goes on over TCP; 0: it waits, "
+      "and then fails"},
      &Settings::ib_tcp},
-    {{"TUTTI_IB_RELAXED_ORDERING", "switch", "1", "devices may write to memory in any order before they say that they are done, where PCIe can"},
+    {{"TUTTI_IB_RELAXED_ORDERING", "switch", "1",
+      "devices may write to memory in any order before they say that they are done, where PCIe can"},
      &Settings::ib_relaxed_ordering},
     {{"TUTTI_IB_GPU_DISTANCE", "LOC|PIX|PXB|PHB|SYS", "PXB",
-      "how far apart a GPU and an RDMA device may be to work on each other's memory: one PCIe switch (PIX), several (PXB), the processor (PHB), another one (SYS); LOC: never"},
+      "how far apart a GPU and an RDMA device may be to work on each other's memory: one PCIe switch (PIX), several "
+      "(PXB), the processor (PHB), another one (SYS); LOC: never"},
      &Settings::ib_gpu_distance},
     {{"TUTTI_SIMD", "scalar|avx2|avx512|neon", "", "widest instruction set for reductions; empty: the processor's"},
      &Settings::simd},
     {{"TUTTI_INTERFACE", "names", "", "network interfaces to use: eth0,ib* or ^docker0 or 10.1.0.0/16"},
      &Settings::interface},
     {{"TUTTI_PORT_RANGE", "first-last", "", "ports to listen on; empty: any free one"}, &Settings::port_range},
-    {{"TUTTI_PLACE", "text", "", "where this rank runs, as package/NUMA node (1/3); empty: by its CPU affinity"}, &Settings::place},
-    {{"TUTTI_TOPOLOGY_FILE", "text", "", "description of the machine, in any form of tutti topo; empty: look at this machine"},
+    {{"TUTTI_PLACE", "text", "", "where this rank runs, as package/NUMA node (1/3); empty: by its CPU affinity"},
+     &Settings::place},
+    {{"TUTTI_TOPOLOGY_FILE", "text", "",
+      "description of the machine, in any form of tutti topo; empty: look at this machine"},
      &Settings::topology_file},
-    {{"TUTTI_TOPOLOGY_DUMP", "text", "", "file to write the topology to: hwloc XML, or NCCL's where it ends in .nccl.xml"},
+    {{"TUTTI_TOPOLOGY_DUMP", "text", "",
+      "file to write the topology to: hwloc XML, or NCCL's where it ends in .nccl.xml"},
      &Settings::topology_dump},
-    {{"TUTTI_PROBE", "switch", "1", "plan with measured costs: a short probe at the first start here, then its profile; 0: assumed ones", kShared},
+    {{"TUTTI_PROBE", "switch", "1",
+      "plan with measured costs: a short probe at the first start here, then its profile; 0: assumed ones", kShared},
      &Settings::probe},
-    {{"TUTTI_MEMORY_LIMIT", "size", "8M", "memory that the library may keep for a rank, at least 1M"}, &Settings::memory_limit},
+    {{"TUTTI_MEMORY_LIMIT", "size", "8M", "memory that the library may keep for a rank, at least 1M"},
+     &Settings::memory_limit},
     {{"TUTTI_TIMEOUT", "duration", "60s", "no progress inside an operation for so long is a failure; 0: never"},
      &Settings::timeout},
     {{"TUTTI_INIT_TIMEOUT", "duration", "120s", "how long start-up may wait for the other ranks"},
      &Settings::init_timeout},
     {{"TUTTI_ABSENT_TIMEOUT", "duration", "1800s", "how long a live rank may stay away from an operation; 0: for ever"},
      &Settings::absent_timeout},
-    {{"TUTTI_LINK_TIMEOUT", "duration", "10s", "how long a broken link (TCP, RDMA) to a live rank may take to be connected again; 0: a break is the end"},
+    {{"TUTTI_LINK_TIMEOUT", "duration", "10s",
+      "how long a broken link (TCP, RDMA) to a live rank may take to be connected again; 0: a break is the end"},
      &Settings::link_timeout},
     {{"TUTTI_REPORT_AFTER", "duration", "10s",
       "all ranks print what holds an operation up after so long without progress, or half of TUTTI_TIMEOUT; 0: never"},
      &Settings::report_after},
     {{"TUTTI_REPORT_SIGNAL", "text", "USR1",
-      "by which signal a rank prints who waits for whom: USR1 or USR2, where the program has no handler of its own for it; 0: none"}, {}},
+      "by which signal a rank prints who waits for whom: USR1 or USR2, where the program has no handler of its own for "
+      "it; 0: none"},
+     {}},
     {{"TUTTI_RECORDER", "text", "",
-      "folder of the flight recorder, which keeps its files; empty: XDG_RUNTIME_DIR/tutti, /dev/shm/tutti-UID or /tmp/tutti-UID; 0: off"},
+      "folder of the flight recorder, which keeps its files; empty: XDG_RUNTIME_DIR/tutti, /dev/shm/tutti-UID or "
+      "/tmp/tutti-UID; 0: off"},
      &Settings::recorder},
     {{"TUTTI_METRICS", "text", "",
-      "where this rank serves Prometheus text: a port of 127.0.0.1 (9400: rank r has 9400 + its local rank), or \"@name\" (abstract Unix, -RANK behind)"},
+      "where this rank serves Prometheus text: a port of 127.0.0.1 (9400: rank r has 9400 + its local rank), or "
+      "\"@name\" (abstract Unix, -RANK behind)"},
      &Settings::metrics},
-    {{"TUTTI_NCCL_HOST", "switch", "0", "NCCL's calls work on host memory alone, and CUDA is left alone, where there is a driver too (docs/nccl.md)"}, {}},
+    {{"TUTTI_NCCL_HOST", "switch", "0",
+      "NCCL's calls work on host memory alone, and CUDA is left alone, where there is a driver too (docs/nccl.md)"},
+     {}},
     {{"TUTTI_SPIN", "duration", "auto", "how long a wait spins before it sleeps; auto: adaptive"}, &Settings::spin},
 };
 
@@ -274,16 +312,21 @@ Status check_grammar(const Settings& settings) {
   const auto [end, error] = std::from_chars(metrics.data(), metrics.data() + metrics.size(), port);
   const bool is_port = error == std::errc() && end == metrics.data() + metrics.size() && port > 0 && port < 65536;
   if (!metrics.empty() && !is_port && (metrics[0] != '@' || metrics.size() < 2))
-    return {Code::invalid_argument, "TUTTI_METRICS=" + metrics + ": want a port from 1 to 65535, or \"@name\" for an abstract Unix socket"};
+    return {Code::invalid_argument,
+            "TUTTI_METRICS=" + metrics + ": want a port from 1 to 65535, or \"@name\" for an abstract Unix socket"};
   static const std::regex devices(R"(\^?([\w.-]+\*?|\*)(:\d+)?(,([\w.-]+\*?|\*)(:\d+)?)*)");
   if (!settings.ib_hca.empty() && !std::regex_match(settings.ib_hca, devices))
-    return {Code::invalid_argument, "TUTTI_IB_HCA=" + settings.ib_hca + ": want devices such as mlx5_0, mlx5_0:1 or mlx5_*, separated by commas, with ^ in front of all to exclude them"};
+    return {Code::invalid_argument, "TUTTI_IB_HCA=" + settings.ib_hca +
+                                        ": want devices such as mlx5_0, mlx5_0:1 or mlx5_*, separated by commas, with "
+                                        "^ in front of all to exclude them"};
   std::uint64_t gid = 0;
   if (!settings.ib_gid_index.empty() && (!parse_number(settings.ib_gid_index, gid) || gid > 255))
-    return {Code::invalid_argument, "TUTTI_IB_GID_INDEX=" + settings.ib_gid_index + ": want a whole number from 0 to 255"};
+    return {Code::invalid_argument,
+            "TUTTI_IB_GID_INDEX=" + settings.ib_gid_index + ": want a whole number from 0 to 255"};
   if (settings.ib_qps < 1) return {Code::invalid_argument, "TUTTI_IB_QPS=0: want a whole number from 1 to 8"};
   if (settings.memory_limit < kLeastMemory)
-    return {Code::invalid_argument, "TUTTI_MEMORY_LIMIT=" + tutti::to_text(settings.memory_limit) + ": want at least " + tutti::to_text(kLeastMemory)};
+    return {Code::invalid_argument, "TUTTI_MEMORY_LIMIT=" + tutti::to_text(settings.memory_limit) + ": want at least " +
+                                        tutti::to_text(kLeastMemory)};
   return {};
 }
 

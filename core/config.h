@@ -38,7 +38,7 @@ struct Settings {
   int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library
   bool crc = true;                                    // TUTTI_CRC: CRC32C on TCP frames
   bool encrypt = false;                               // TUTTI_ENCRYPT: TLS 1.3 on TCP between ranks
-  bool check = false;                                 // TUTTI_CHECK: checksums of shared memory and results, and of arguments
+  bool check = false;  // TUTTI_CHECK: checksums of shared memory and results, and of arguments
   std::string place;                                  // TUTTI_PLACE: package/numa of this rank
   bool probe = true;                                  // TUTTI_PROBE: measured figures rather than assumed ones
   ByteCount memory_limit = 8ull << 20;                // TUTTI_MEMORY_LIMIT: bytes that the library keeps for a rank
@@ -54,14 +54,14 @@ struct Settings {
   std::string port_range;                             // TUTTI_PORT_RANGE: "40000-40100"
   std::string ib_hca;                                 // TUTTI_IB_HCA: RDMA devices: names, prefix*, ^exclusion
   std::string ib_gid_index;                           // TUTTI_IB_GID_INDEX: a number; "" = by the peer's subnet
-  int ib_timeout = 16;                                // TUTTI_IB_TIMEOUT: 4.096 us * 2^n without an answer, then a retry
+  int ib_timeout = 16;  // TUTTI_IB_TIMEOUT: 4.096 us * 2^n without an answer, then a retry
   int ib_retry = 7;                                   // TUTTI_IB_RETRY: so many retries, then the queue pair has failed
   int ib_sl = 0;                                      // TUTTI_IB_SL: service level
   int ib_traffic_class = 0;                           // TUTTI_IB_TRAFFIC_CLASS: of RoCE packets
   int ib_qps = 1;                                     // TUTTI_IB_QPS: queue pairs for each pair of ranks and rail
   bool ib_tcp = true;                                 // TUTTI_IB_TCP: instead of RDMA that stays broken
   bool ib_relaxed_ordering = true;                    // TUTTI_IB_RELAXED_ORDERING: of PCIe
-  std::string ib_gpu_distance = "PXB";                // TUTTI_IB_GPU_DISTANCE: LOC, PIX, PXB, PHB, SYS: between GPU and device
+  std::string ib_gpu_distance = "PXB";  // TUTTI_IB_GPU_DISTANCE: LOC, PIX, PXB, PHB, SYS: between GPU and device
   std::string simd;                                   // TUTTI_SIMD: scalar, avx2, avx512, neon
   std::string job_key;                                // TUTTI_JOB_KEY
   std::string topology_file;                          // TUTTI_TOPOLOGY_FILE: as topology::read_file; "" = this machine

@@ -1,5 +1,5 @@
-// By loads and stores of vectors, the stores aligned; beyond a page with the lines ahead asked for: what a peer has just written or read lies in
-// its core's cache, and the processor's own prefetcher ends at each page.
+// By loads and stores of vectors, the stores aligned; beyond a page with the lines ahead asked for: what a peer has
+// just written or read lies in its core's cache, and the processor's own prefetcher ends at each page.
 #include <core/copy.h>
 
 #include <cstdint>
@@ -53,7 +53,9 @@ template <std::size_t Bytes>
 void by_16(std::byte* out, const std::byte* in, std::size_t bytes) { copy_by<16>(out, in, bytes); }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void by_32(std::byte* out, const std::byte* in, std::size_t bytes) { copy_by<32>(out, in, bytes); }
+[[gnu::target("avx2")]] void by_32(std::byte* out, const std::byte* in, std::size_t bytes) {
+  copy_by<32>(out, in, bytes);
+}
 const auto copy_large = __builtin_cpu_supports("avx2") ? by_32 : by_16;
 #else
 constexpr auto copy_large = by_16;

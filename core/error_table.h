@@ -1,7 +1,8 @@
 #pragma once
-// The table of everything that goes wrong by a stable code: what it means, how to make sure, what to do. docs/errors.md is written from
-// it (`tutti explain-error --markdown`), `tutti explain-error` reads it, and Status::to_string(), log lines from warnings on and the launcher
-// append a code from it to what they say. A message belongs to the first row of its kind whose phrase it holds; the last row of each kind holds all.
+// The table of everything that goes wrong by a stable code: what it means, how to make sure, what to do. docs/errors.md
+// is written from it (`tutti explain-error --markdown`), `tutti explain-error` reads it, and Status::to_string(), log
+// lines from warnings on and the launcher append a code from it to what they say. A message belongs to the first row of
+// its kind whose phrase it holds; the last row of each kind holds all.
 #include <tutti/status.h>
 
 #include <optional>
@@ -11,7 +12,8 @@
 
 namespace tutti {
 
-// library: by its Status, whoever shows it; warning: by a line of the log; launcher: of a process; other: NCCL, Gloo, MPI, PyTorch.
+// library: by its Status, whoever shows it; warning: by a line of the log; launcher:
+// of a process; other: NCCL, Gloo, MPI, PyTorch.
 enum class Speaker { library, warning, launcher, other };
 
 struct ErrorRow {
@@ -30,10 +32,12 @@ const ErrorRow& error_row(Code kind, std::string_view text);
 const ErrorRow& warning_row(std::string_view line);
 // Of a line that the launcher says of a process.
 const ErrorRow& launcher_row(std::string_view line);
-// By code, in any case and without "TUTTI-" too; else the first row whose phrase the text holds, from others' rows on. Null: none.
+// By code, in any case and without "TUTTI-" too; else the first row whose phrase
+// the text holds, from others' rows on. Null: none.
 const ErrorRow* find_error(std::string_view code_or_text);
 
-// "text [TUTTI-E901]"; of several lines at the end of the first. A text that carries a code keeps it: it is that of the cause.
+// "text [TUTTI-E901]"; of several lines at the end of the first. A text that
+// carries a code keeps it: it is that of the cause.
 std::string with_code(std::string text, const ErrorRow& row);
 std::string with_code(const Status& status);      // its text; not of ok
 

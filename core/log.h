@@ -1,5 +1,6 @@
 #pragma once
-// Log lines on stderr: "tutti [rank 3] warning: ...". Level by TUTTI_LOG (error, warning, info, debug; default warning).
+// Log lines on stderr: "tutti [rank 3] warning: ...". Level by TUTTI_LOG
+// (error, warning, info, debug; default warning).
 #include <fmt/format.h>
 #include <string>
 #include <string_view>
@@ -15,9 +16,13 @@ void write(Level level, std::string_view text);  // one write(2), whole lines
 void write_once(Level level, const std::string& text);
 
 template <class... Args>
-void error(fmt::format_string<Args...> text, Args&&... args) { write(Level::error, fmt::format(text, std::forward<Args>(args)...)); }
+void error(fmt::format_string<Args...> text, Args&&... args) {
+  write(Level::error, fmt::format(text, std::forward<Args>(args)...));
+}
 template <class... Args>
-void warning(fmt::format_string<Args...> text, Args&&... args) { write(Level::warning, fmt::format(text, std::forward<Args>(args)...)); }
+void warning(fmt::format_string<Args...> text, Args&&... args) {
+  write(Level::warning, fmt::format(text, std::forward<Args>(args)...));
+}
 template <class... Args>
 void info(fmt::format_string<Args...> text, Args&&... args) {
   if (level() >= Level::info) write(Level::info, fmt::format(text, std::forward<Args>(args)...));

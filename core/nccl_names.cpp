@@ -137,7 +137,8 @@ struct Entry {
 };
 
 const Entry kEntries[] = {
-    {{"NCCL_TREE_THRESHOLD", "TUTTI_TREE_THRESHOLD", "largest message for trees (NCCL itself dropped it in 2.5)"}, bytes},
+    {{"NCCL_TREE_THRESHOLD", "TUTTI_TREE_THRESHOLD", "largest message for trees (NCCL itself dropped it in 2.5)"},
+     bytes},
     {{"NCCL_ALGO", "TUTTI_ALGO", "Ring, Tree, PAT; ^ excludes"}, algorithms},
     {{"NCCL_BUFFSIZE", "TUTTI_SEGMENT", "an eighth of it"}, buffer},
     {{"NCCL_SHM_DISABLE", "TUTTI_TRANSPORT", "1: tcp"}, no_memory, "0"},
@@ -147,7 +148,8 @@ const Entry kEntries[] = {
     {{"NCCL_TOPO_FILE", "TUTTI_TOPOLOGY_FILE", "a machine's description"}, as_it_is},
     {{"NCCL_TOPO_DUMP_FILE", "TUTTI_TOPOLOGY_DUMP", "where to write it"}, as_it_is},
     {{"NCCL_P2P_DISABLE", "TUTTI_P2P", "1: 0"}, no_peers, "0"},
-    {{"NCCL_P2P_LEVEL", "TUTTI_P2P", "LOC or 0: 0; SYS or 5: auto; others are not known: the test at start decides"}, peer_level},
+    {{"NCCL_P2P_LEVEL", "TUTTI_P2P", "LOC or 0: 0; SYS or 5: auto; others are not known: the test at start decides"},
+     peer_level},
     {{"NCCL_IB_DISABLE", "TUTTI_IB_HCA", "1: ^*, no device"}, no_rdma, "0"},
     {{"NCCL_IB_HCA", "TUTTI_IB_HCA", "prefixes; = exact, ^ excludes, :port behind a name"}, devices},
     {{"NCCL_IB_GID_INDEX", "TUTTI_IB_GID_INDEX", "entry of the GID table"}, number, "-1"},
@@ -156,7 +158,9 @@ const Entry kEntries[] = {
     {{"NCCL_IB_SL", "TUTTI_IB_SL", "as it is"}, number},
     {{"NCCL_IB_TC", "TUTTI_IB_TRAFFIC_CLASS", "as it is"}, number},
     {{"NCCL_IB_QPS_PER_CONNECTION", "TUTTI_IB_QPS", "as it is"}, number},
-    {{"NCCL_IB_PCI_RELAXED_ORDERING", "TUTTI_IB_RELAXED_ORDERING", "0 or 1; 2 is the default here, too"}, switched, "2"},
+    {{"NCCL_IB_PCI_RELAXED_ORDERING", "TUTTI_IB_RELAXED_ORDERING", "0 or 1; 2 is the default here, too"},
+     switched,
+     "2"},
     {{"NCCL_NET_GDR_LEVEL", "TUTTI_IB_GPU_DISTANCE", "LOC, PIX, PXB, PHB, SYS, or 0 to 4"}, distance},
 };
 
@@ -180,17 +184,21 @@ std::optional<std::string> from_nccl(std::string_view variable, const std::funct
     if (!value || !*value || value == entry.off) continue;
     const auto ours = entry.translate(value);
     if (ours) tell(fmt::format("{}={} is taken as {}={}", name, value, variable, *ours));
-    else tell(fmt::format("{}={} is not understood and has no effect: {} ({}) is what it would become", name, value, variable, entry.name.meaning));
+    else
+      tell(fmt::format("{}={} is not understood and has no effect: {} ({}) is what it would become", name, value,
+                       variable, entry.name.meaning));
     return ours;
   }
   return std::nullopt;
 }
 
-void tell_nccl_without_effect(const std::function<const char*(const char*)>& read, const std::function<void(const std::string&)>& tell) {
+void tell_nccl_without_effect(const std::function<const char*(const char*)>& read,
+                              const std::function<void(const std::string&)>& tell) {
   for (const Entry& entry : kEntries) {
     if (!entry.name.becomes.empty()) continue;
     const std::string name(entry.name.name);
-    if (const char* value = read(name.c_str()); value && *value) tell(fmt::format("{}={} has no effect: {}", name, value, entry.name.meaning));
+    if (const char* value = read(name.c_str()); value && *value)
+      tell(fmt::format("{}={} has no effect: {}", name, value, entry.name.meaning));
   }
 }
 

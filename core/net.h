@@ -1,6 +1,6 @@
 #pragma once
-// The seam to the world: time, waiting and byte streams. The real one is core/posix_net (epoll, sockets); transport/sim has
-// one on a virtual clock, in which the same bootstrap, framing, credits and reconnects run.
+// The seam to the world: time, waiting and byte streams. The real one is core/posix_net (epoll, sockets); transport/sim
+// has one on a virtual clock, in which the same bootstrap, framing, credits and reconnects run.
 //
 // Threads: a Loop and everything made from it belong to one thread at a time, except Loop::wake().
 #include <chrono>
@@ -72,7 +72,8 @@ class Network {
   virtual Result<std::unique_ptr<Acceptor>> listen(const std::string& address, OnAccept on_accept) = 0;
   // Starts to connect; the callback comes from Loop::run, exactly once, unless the returned handle is dropped before.
   virtual std::shared_ptr<void> connect(const std::string& address, OnConnect on_connect) = 0;
-  // Numeric addresses (without port) of this host that others could use, best first; loopback last and only if `loopback`.
+  // Numeric addresses (without port) of this host that others could use, best
+  // first; loopback last and only if `loopback`.
   virtual std::vector<std::string> local_addresses(bool loopback) = 0;
   // Numeric addresses for a name ("host:port" -> "10.0.0.1:port", ...). May block in the real one (getaddrinfo).
   virtual Result<std::vector<std::string>> resolve(const std::string& host_and_port) = 0;
@@ -83,10 +84,11 @@ class Loop {
   virtual ~Loop() = default;
   virtual TimePoint now() = 0;
   virtual Network& network() = 0;
-  // Dispatches what is ready; waits for it at most `limit` (0: not at all; negative: for ever). Returns whether anything ran.
+  // Dispatches what is ready; waits for it at most `limit` (0: not at all; negative:
+  // for ever). Returns whether anything ran.
   virtual bool run(Nanoseconds limit) = 0;
-  // Blocks until run() would find something to dispatch, or `limit` is over; dispatches nothing. The one function that may
-  // run beside the others: the owner lets go of the loop's lock meanwhile. Simulated loops return at once.
+  // Blocks until run() would find something to dispatch, or `limit` is over; dispatches nothing. The one function that
+  // may run beside the others: the owner lets go of the loop's lock meanwhile. Simulated loops return at once.
   virtual void wait(Nanoseconds limit) = 0;
   // Time until the first at() is due; negative: none.
   virtual Nanoseconds until_next_deadline() = 0;
@@ -96,10 +98,11 @@ class Loop {
   virtual std::shared_ptr<void> at(TimePoint when, std::function<void()> callback) = 0;
   // Calls back from run() as soon as possible.
   virtual void post(std::function<void()> callback) = 0;
-  // A descriptor that other processes may write to (eventfd) in order to wake run(); -1 where there is none (simulated).
+  // A descriptor that other processes may write to (eventfd) in order to wake
+  // run(); -1 where there is none (simulated).
   virtual int doorbell_descriptor() = 0;
-  // Calls back from run() as long as that descriptor can be read; it ends when the handle is dropped, which must come before the
-  // descriptor is closed. Null where there are no descriptors (simulated).
+  // Calls back from run() as long as that descriptor can be read; it ends when the handle is dropped, which must come
+  // before the descriptor is closed. Null where there are no descriptors (simulated).
   virtual std::shared_ptr<void> watch(int /*descriptor*/, std::function<void()> /*callback*/) { return nullptr; }
   // 64 random bits (seeded in simulation; from the kernel otherwise).
   virtual std::uint64_t random() = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// NoMemory: a large piece of memory that could not be had, and what it was for. `grow` throws it, whoever starts the operation that
-// wanted it catches it. For small pieces there is no such care: a process that cannot have those ends.
+// NoMemory: a large piece of memory that could not be had, and what it was for. `grow` throws it, whoever starts the
+// operation that wanted it catches it. For small pieces there is no such care: a process that cannot have those ends.
 #include <cstddef>
 #include <new>
 #include <vector>

@@ -8,11 +8,13 @@ namespace {
 
 constexpr std::array<std::string_view, kDataTypeCount> kTypes{"i8", "u8", "i32", "u32", "i64", "u64",
                                                               "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2"};
-constexpr std::array<std::string_view, kDataTypeCount> kTypesLong{
-    "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double", "float8_e4m3", "float8_e5m2"};
+constexpr std::array<std::string_view, kDataTypeCount> kTypesLong{"int8",  "uint8",  "int32",       "uint32",
+                                                                  "int64", "uint64", "half",        "bfloat16",
+                                                                  "float", "double", "float8_e4m3", "float8_e5m2"};
 constexpr std::array<std::string_view, kReduceOpCount> kOps{"sum", "prod", "min", "max", "avg", "premul_sum"};
 constexpr std::array<std::string_view, kCollectiveCount> kCollectives{
-    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all", "barrier", "send", "recv"};
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+    "scatter",    "all_to_all",     "barrier",    "send",      "recv"};
 
 template <class Enum, std::size_t N>
 std::optional<Enum> find(const std::array<std::string_view, N>& names, std::string_view name) {

@@ -2,11 +2,11 @@
 // Bytes as numbers: n-input reductions, scaling and casts on host memory. Knows nothing of ranks or wires.
 //
 // One order: every reduction combines its inputs in the balanced binary tree over their indices, tree(lo, hi) =
-// tree(lo, mid) op tree(mid, hi) with mid = lo + the largest power of two below (hi - lo). SIMD body and scalar tail agree
-// bit for bit, and so do all SIMD levels. Narrow floats (f16, bf16, f8) are widened to f32, combined in f32 and rounded
-// once, to nearest even (f8e4m3: saturating to +-448 like OCP's fn format without infinities; f8e5m2: overflow to infinity).
-// NaN: sum and prod give the quiet NaN of the type (one fixed payload); min and max give it when any input is NaN.
-// min(-0, +0) = -0, max(-0, +0) = +0. Integers wrap.
+// tree(lo, mid) op tree(mid, hi) with mid = lo + the largest power of two below (hi - lo). SIMD body and scalar tail
+// agree bit for bit, and so do all SIMD levels. Narrow floats (f16, bf16, f8) are widened to f32, combined in f32 and
+// rounded once, to nearest even (f8e4m3: saturating to +-448 like OCP's fn format without infinities; f8e5m2: overflow
+// to infinity). NaN: sum and prod give the quiet NaN of the type (one fixed payload); min and max give it when any
+// input is NaN. min(-0, +0) = -0, max(-0, +0) = +0. Integers wrap.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -21,12 +21,14 @@ struct Finish {
   std::uint32_t divide_by = 1;   // avg: the rank count. Floats: multiplied in the accumulation type, by division.
 };
 
-// out[i] = finish(tree(inputs[0][i] .. inputs[n-1][i])), i < count. 1 <= n <= kMaxInputs. `out` may equal any input exactly,
-// partial overlap is not allowed. No alignment needed. avg and premul_sum reduce like sum (Finish and scale() do the rest).
+// out[i] = finish(tree(inputs[0][i] .. inputs[n-1][i])), i < count. 1 <= n <= kMaxInputs. `out` may equal any input
+// exactly, partial overlap is not allowed. No alignment needed. avg and premul_sum reduce like sum (Finish and scale()
+// do the rest).
 void reduce(DataType type, ReduceOp op, std::byte* out, std::span<const std::byte* const> inputs, std::size_t count,
             Finish finish = {});
 
-// out[i] = factor * in[i]; the factor is first rounded to `type` (integers: truncated), the product once. out may equal in.
+// out[i] = factor * in[i]; the factor is first rounded to `type` (integers:
+// truncated), the product once. out may equal in.
 void scale(DataType type, std::byte* out, const std::byte* in, std::size_t count, double factor);
 
 // Value conversion, rounding to nearest even; integers from floats truncate and saturate. Buffers must not overlap.

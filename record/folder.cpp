@@ -29,12 +29,14 @@ std::vector<std::string> parts_of(const std::string& name) {
   if (!rest.ends_with(kSuffix)) return {};
   rest.remove_suffix(kSuffix.size());
   std::vector<std::string> parts;
-  for (std::size_t dash; (dash = rest.find('-')) != std::string_view::npos; rest.remove_prefix(dash + 1)) parts.emplace_back(rest.substr(0, dash));
+  for (std::size_t dash; (dash = rest.find('-')) != std::string_view::npos; rest.remove_prefix(dash + 1))
+    parts.emplace_back(rest.substr(0, dash));
   parts.emplace_back(rest);
   const std::string_view digits = "0123456789";
   if (parts.size() != 4 || parts[0].size() != 16 || !all_of(parts[0], "0123456789abcdef")) return {};
   if (!parts[1].starts_with("r") || !all_of(std::string_view(parts[1]).substr(1), digits)) return {};
-  return all_of(parts[2], digits) && parts[2].size() < 10 && all_of(parts[3], digits) ? parts : std::vector<std::string>{};
+  return all_of(parts[2], digits) && parts[2].size() < 10 && all_of(parts[3], digits) ? parts
+                                                                                      : std::vector<std::string>{};
 }
 
 }  // namespace
@@ -42,14 +44,16 @@ std::vector<std::string> parts_of(const std::string& name) {
 std::vector<std::string> default_folders() {
   const std::string user = fmt::format("tutti-{}", ::getuid());
   std::vector<std::string> folders;
-  if (const std::string runtime = environment("XDG_RUNTIME_DIR"); runtime.starts_with("/")) folders.push_back(runtime + "/tutti");
+  if (const std::string runtime = environment("XDG_RUNTIME_DIR"); runtime.starts_with("/"))
+    folders.push_back(runtime + "/tutti");
   folders.push_back("/dev/shm/" + user);
   folders.push_back("/tmp/" + user);
   return folders;
 }
 
 Status prepare_folder(const std::string& folder, bool own) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return Status(Code::out_of_resources, fmt::format("mkdir({}): {}", folder, errno_text(errno)));
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return Status(Code::out_of_resources, fmt::format("mkdir({}): {}", folder, errno_text(errno)));
   struct stat found {};
   if ((own ? ::stat(folder.c_str(), &found) : ::lstat(folder.c_str(), &found)) != 0)
     return Status(Code::out_of_resources, fmt::format("stat({}): {}", folder, errno_text(errno)));
@@ -59,13 +63,17 @@ Status prepare_folder(const std::string& folder, bool own) {
   return {};
 }
 
-std::string file_name(std::uint64_t job, int rank, int pid, int n) { return fmt::format("{:016x}-r{}-{}-{}{}", job, rank, pid, n, kSuffix); }
+std::string file_name(std::uint64_t job, int rank, int pid, int n) {
+  return fmt::format("{:016x}-r{}-{}-{}{}", job, rank, pid, n, kSuffix);
+}
 bool is_file_name(const std::string& name) { return !parts_of(name).empty(); }
 int pid_of(const std::string& name) {
   const auto parts = parts_of(name);
   return parts.empty() ? -1 : std::atoi(parts[2].c_str());
 }
-std::string hang_report_path(const std::string& recorder) { return recorder.substr(0, recorder.size() - kSuffix.size()) + ".hang.json"; }
+std::string hang_report_path(const std::string& recorder) {
+  return recorder.substr(0, recorder.size() - kSuffix.size()) + ".hang.json";
+}
 
 std::vector<std::string> recorders_in(const std::string& folder) {
   std::vector<std::string> found;
@@ -95,7 +103,8 @@ void remove_stale(const std::string& folder) {
   std::vector<std::pair<std::time_t, std::string>> dead;
   for (const std::string& path : recorders_in(folder)) {
     struct stat found {};
-    if (::lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_uid != ::getuid() || is_held(path)) continue;
+    if (::lstat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || found.st_uid != ::getuid() || is_held(path))
+      continue;
     dead.emplace_back(found.st_mtime, path);
   }
   std::sort(dead.rbegin(), dead.rend());          // newest first

@@ -1,7 +1,7 @@
 #pragma once
-// The folder that recorders live in: which one, what lies in it, and who may go. A recorder's file is locked (flock) by its
-// process; the kernel ends that with the process, so a file without a lock is a dead one's. Removes nothing but recorders of
-// this user, by their names.
+// The folder that recorders live in: which one, what lies in it, and who may go. A recorder's file is locked (flock) by
+// its process; the kernel ends that with the process, so a file without a lock is a dead one's. Removes nothing but
+// recorders of this user, by their names.
 #include <string>
 #include <tutti/status.h>
 #include <vector>
@@ -13,7 +13,8 @@ inline constexpr std::size_t kMostDead = 128;      // the newest of them
 
 // Places to try, best first: XDG_RUNTIME_DIR/tutti, /dev/shm/tutti-UID, /tmp/tutti-UID.
 std::vector<std::string> default_folders();
-// Makes it (mode 0700) where it is missing. out_of_resources: not a folder, not ours, or open to others (unless `own`: the user named it).
+// Makes it (mode 0700) where it is missing. out_of_resources: not a folder, not ours, or open to others (unless `own`:
+// the user named it).
 Status prepare_folder(const std::string& folder, bool own);
 
 // "<job>-r<rank>-<pid>-<n>.rec": the n-th of that process with this rank.

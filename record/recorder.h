@@ -1,7 +1,7 @@
 #pragma once
-// Recorder: the flight recorder of one rank: a file-backed map that outlives the process. Told what happens, it stores it; it
-// asks no clock on its own, allocates nothing and makes no system call after it was created. One thread at a time, except
-// beat(), which may run beside the others.
+// Recorder: the flight recorder of one rank: a file-backed map that outlives the process. Told what happens, it stores
+// it; it asks no clock on its own, allocates nothing and makes no system call after it was created. One thread at a
+// time, except beat(), which may run beside the others.
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -27,7 +27,8 @@ Moment moment_of_this_host();             // ticks as counter(), or nanoseconds
 class Recorder {
  public:
   using Clock = std::function<Moment()>;
-  // A new file in `folder`, all of its memory taken at once: a full file system shows here, not later. out_of_resources.
+  // A new file in `folder`, all of its memory taken at once: a full file system
+  // shows here, not later. out_of_resources.
   static Result<std::unique_ptr<Recorder>> create(const std::string& folder, const Identity& identity, Clock clock);
   ~Recorder();                            // the file stays as it is
   Recorder(const Recorder&) = delete;
@@ -55,18 +56,22 @@ class Recorder {
     entry.first_after = run;
     entry.last_after = 0;
     stamp.store(last_operation_, std::memory_order_release);
-    __builtin_prefetch(&operations_[(last_operation_ + 1) % kOperations], 1);   // written next: its line shall be here by then
+    __builtin_prefetch(&operations_[(last_operation_ + 1) % kOperations],
+                       1);  // written next: its line shall be here by then
     return last_operation_;
   }
-  // One that will be over soon, as the last one was: false where it is no other of a run that began (a run begins as started() says, and
-  // ends with another start). Then it is over, or had not begun.
+  // One that will be over soon, as the last one was: false where it is no other of a run that began (a run begins as
+  // started() says, and ends with another start). Then it is over, or had not begun.
   bool another(std::uint32_t communicator, std::uint32_t operation, std::uint64_t call) {
-    if (run_ == nullptr || run_->call != call || run_->communicator != communicator || operation != run_->operation + run_->first_after) return false;
+    if (run_ == nullptr || run_->call != call || run_->communicator != communicator ||
+        operation != run_->operation + run_->first_after)
+      return false;
     count(run_->first_after, 1);
     run_->total += run_payload_;
     return true;
   }
-  void begin_run(std::uint32_t communicator, std::uint32_t operation, std::uint64_t call, std::uint64_t payload, std::uint64_t moved, std::uint64_t now) {
+  void begin_run(std::uint32_t communicator, std::uint32_t operation, std::uint64_t call, std::uint64_t payload,
+                 std::uint64_t moved, std::uint64_t now) {
     started(communicator, operation, call, payload, kNobody, now, true);
     run_ = &operations_[last_operation_ % kOperations];
     run_->moved = moved;
@@ -100,7 +105,8 @@ class Recorder {
     if (entry.stamp != number) return;
     entry.moved = moved;
     entry.code = code;
-    std::atomic_ref<std::uint64_t>(entry.ended).store(now > entry.started ? now : entry.started + 1, std::memory_order_release);
+    std::atomic_ref<std::uint64_t>(entry.ended)
+        .store(now > entry.started ? now : entry.started + 1, std::memory_order_release);
   }
   const OperationEntry* find(std::uint32_t number) const {
     const OperationEntry& entry = operations_[number % kOperations];

@@ -25,7 +25,11 @@ bool before(std::uint32_t a, std::uint32_t b) { return std::int32_t(a - b) < 0; 
 // Nobody's ends before everybody's has begun.
 bool gathers_all(std::uint64_t call) {
   switch (Collective(call & 31)) {
-    case Collective::all_reduce: case Collective::reduce_scatter: case Collective::all_gather: case Collective::all_to_all: case Collective::barrier: return true;
+    case Collective::all_reduce:
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::all_to_all:
+    case Collective::barrier: return true;
     default: return false;
   }
 }
@@ -81,8 +85,8 @@ void Teller::index(std::size_t i) {
   }
 }
 
-// Hosts' clocks differ. That nobody is done before all have called bounds by how much; where the clocks agree with that, they
-// are believed.
+// Hosts' clocks differ. That nobody is done before all have called bounds by how much; where the clocks agree with
+// that, they are believed.
 void Teller::align() {
   story_.shift.assign(story_.ranks.size(), 0);
   std::set<std::uint64_t> hosts;
@@ -114,9 +118,12 @@ void Teller::align_host(std::size_t reference, std::uint64_t host) {
 void Teller::chapters() {
   for (const auto& [key, by_rank] : operations_) story_.chapters.push_back(chapter(key, by_rank));
   const auto begin = [](const Chapter& c) {
-    return std::min_element(c.parts.begin(), c.parts.end(), [](const auto& x, const auto& y) { return x.started < y.started; })->started;
+    return std::min_element(c.parts.begin(), c.parts.end(),
+                            [](const auto& x, const auto& y) { return x.started < y.started; })
+        ->started;
   };
-  std::stable_sort(story_.chapters.begin(), story_.chapters.end(), [&](const Chapter& x, const Chapter& y) { return begin(x) < begin(y); });
+  std::stable_sort(story_.chapters.begin(), story_.chapters.end(),
+                   [&](const Chapter& x, const Chapter& y) { return begin(x) < begin(y); });
 }
 
 Chapter Teller::chapter(const Key& key, const std::map<std::size_t, const Operation*>& by_rank) const {
@@ -126,7 +133,8 @@ Chapter Teller::chapter(const Key& key, const std::map<std::size_t, const Operat
   std::map<std::uint64_t, std::size_t> calls;
   for (const auto& [i, operation] : by_rank) {
     const std::int64_t shift = story_.shift[i];
-    out.parts.push_back({story_.ranks[i].rank, *operation, operation->started + shift, operation->ended ? operation->ended + shift : 0});
+    out.parts.push_back({story_.ranks[i].rank, *operation, operation->started + shift,
+                         operation->ended ? operation->ended + shift : 0});
     ++calls[operation->call];
     if (!operation->ended) out.pending.push_back(story_.ranks[i].rank);
   }
@@ -181,7 +189,8 @@ void Teller::measure(Chapter& chapter) const {
 // The first cause that explains it: different calls, a dead rank, a stopped one, one that has not called.
 void Teller::judge(Chapter& c) const {
   using End = Chapter::End;
-  const bool failed = std::any_of(c.parts.begin(), c.parts.end(), [](const auto& part) { return part.ended && part.operation.code != 0; });
+  const bool failed = std::any_of(c.parts.begin(), c.parts.end(),
+                                  [](const auto& part) { return part.ended && part.operation.code != 0; });
   if (c.pending.empty() && !failed) return;
   std::vector<int> missing_or_pending = c.not_called;
   missing_or_pending.insert(missing_or_pending.end(), c.pending.begin(), c.pending.end());
@@ -204,7 +213,8 @@ void Teller::judge(Chapter& c) const {
   set(c.pending.size() == c.parts.size() ? End::stuck : End::running, {});
 }
 
-// A rank that comes last because the operation before kept it longer is not late itself: what counts is its time outside.
+// A rank that comes last because the operation before kept it longer is not
+// late itself: what counts is its time outside.
 void Teller::lateness() {
   std::map<int, std::vector<std::int64_t>> lags;
   std::map<int, std::int64_t> since;                 // by rank: when it was free to make the next call
@@ -219,7 +229,8 @@ void Teller::lateness() {
       else if (part.timed) others.push_back(outside);
       since[part.rank] = part.ended ? part.ended : part.started;
     }
-    if (!chapter.not_called.empty() || chapter.parts.size() < spans_.at(chapter.communicator).size() || others.empty()) continue;
+    if (!chapter.not_called.empty() || chapter.parts.size() < spans_.at(chapter.communicator).size() || others.empty())
+      continue;
     ++of;
     const std::int64_t lag = std::min(chapter.lag, own - median(others));
     if (lag >= kNotableLag) lags[chapter.last].push_back(lag);
@@ -229,21 +240,24 @@ void Teller::lateness() {
     for (const std::int64_t value : values) late.total += value;
     story_.late.push_back(late);
   }
-  std::stable_sort(story_.late.begin(), story_.late.end(), [](const Late& x, const Late& y) { return x.times > y.times; });
+  std::stable_sort(story_.late.begin(), story_.late.end(),
+                   [](const Late& x, const Late& y) { return x.times > y.times; });
 }
 
 void Teller::links() {
   for (const Recording& r : story_.ranks)
     for (const Peer& peer : r.peers)
       if (peer.service_bytes >= kLeastServiceBytes && peer.service_nanoseconds > 0)
-        story_.links.push_back({peer.rank, r.rank, peer.wire, peer.service_bytes, double(peer.service_bytes) / double(peer.service_nanoseconds) * 1e9, 0});
+        story_.links.push_back({peer.rank, r.rank, peer.wire, peer.service_bytes,
+                                double(peer.service_bytes) / double(peer.service_nanoseconds) * 1e9, 0});
   for (Link& link : story_.links) {
     std::vector<double> others;
     for (const Link& other : story_.links)
       if (&other != &link && other.wire == link.wire) others.push_back(other.rate);
     link.others = median(others);
   }
-  std::stable_sort(story_.links.begin(), story_.links.end(), [](const Link& x, const Link& y) { return x.rate < y.rate; });
+  std::stable_sort(story_.links.begin(), story_.links.end(),
+                   [](const Link& x, const Link& y) { return x.rate < y.rate; });
 }
 
 void Teller::breaks() {
@@ -252,10 +266,14 @@ void Teller::breaks() {
     std::map<int, Break> open;
     for (const Event& event : r.events) {
       const std::int64_t at = event.at + story_.shift[i];
-      if (event.kind == EventKind::broken) open[event.peer] = {r.rank, event.peer, false, int(std::min<std::uint64_t>(event.a, std::uint64_t(kLastCode))), at};
+      if (event.kind == EventKind::broken)
+        open[event.peer] = {r.rank, event.peer, false, int(std::min<std::uint64_t>(event.a, std::uint64_t(kLastCode))),
+                            at};
       if (event.kind != EventKind::mended) continue;
-      Break mended{r.rank, event.peer, event.c != 0, 0, at - std::int64_t(std::min<std::uint64_t>(event.a, std::uint64_t(at)))};
-      if (const auto begun = open.find(event.peer); begun != open.end() && !mended.silent) mended.code = begun->second.code;
+      Break mended{r.rank, event.peer, event.c != 0, 0,
+                   at - std::int64_t(std::min<std::uint64_t>(event.a, std::uint64_t(at)))};
+      if (const auto begun = open.find(event.peer); begun != open.end() && !mended.silent)
+        mended.code = begun->second.code;
       open.erase(event.peer);
       mended.mended_at = at;
       mended.resent = event.b;
@@ -263,7 +281,8 @@ void Teller::breaks() {
     }
     for (const auto& [peer, broken] : open) story_.breaks.push_back(broken);
   }
-  std::stable_sort(story_.breaks.begin(), story_.breaks.end(), [](const Break& x, const Break& y) { return x.at < y.at; });
+  std::stable_sort(story_.breaks.begin(), story_.breaks.end(),
+                   [](const Break& x, const Break& y) { return x.at < y.at; });
 }
 
 }  // namespace
@@ -304,7 +323,8 @@ std::vector<Story> tell(std::vector<Recording> recordings) {
     for (const Recording& r : s.ranks) at = std::max(at, r.last_beat);
     return at;
   };
-  std::stable_sort(stories.begin(), stories.end(), [&](const Story& x, const Story& y) { return newest(x) > newest(y); });
+  std::stable_sort(stories.begin(), stories.end(),
+                   [&](const Story& x, const Story& y) { return newest(x) > newest(y); });
   return stories;
 }
 

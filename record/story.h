@@ -1,7 +1,7 @@
 #pragma once
-// Story: what the recordings of one job tell together: how each operation went, who came late, which link is slow, and where it
-// stands or ended. Late ranks and slow links are told apart: a rank is late by the starts of its calls, a link is slow by the
-// bytes it moved while bytes were on it. It knows numbers only; calls are printed elsewhere.
+// Story: what the recordings of one job tell together: how each operation went, who came late, which link is slow, and
+// where it stands or ended. Late ranks and slow links are told apart: a rank is late by the starts of its calls, a link
+// is slow by the bytes it moved while bytes were on it. It knows numbers only; calls are printed elsewhere.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,13 +26,23 @@ struct Chapter {
   int last = -1;                                // who called last; those of whom that is known
   std::int64_t skew = 0;                        // ns from the first call to the last one
   std::int64_t lag = 0;                         // ns from the median of the others' calls to the last one
-  enum class End { complete, running, waits_for_call, mismatch, waits_for_dead, waits_for_stopped, failed, stuck } end = End::complete;
+  enum class End {
+    complete,
+    running,
+    waits_for_call,
+    mismatch,
+    waits_for_dead,
+    waits_for_stopped,
+    failed,
+    stuck
+  } end = End::complete;
   std::vector<int> culprits;                    // of waits_*, mismatch
 };
 
 struct Late {
   int rank = 0;
-  std::size_t times = 0, of = 0;                // last by kNotableLag or more, for time outside the library; of operations that all called
+  std::size_t times = 0,
+              of = 0;  // last by kNotableLag or more, for time outside the library; of operations that all called
   std::int64_t median = 0, total = 0;           // ns of those lags
   bool notable() const { return times * 2 >= of && of >= 4; }
 };
@@ -41,7 +51,7 @@ struct Link {
   int from = 0, to = 0;
   std::string wire;
   std::uint64_t bytes = 0;
-  double rate = 0, others = 0;                  // bytes a second while its receiver waited for it; median of the other links, 0: none
+  double rate = 0, others = 0;  // bytes a second while its receiver waited for it; median of the other links, 0: none
   bool slow() const { return others > 0 && rate < kSlow * others; }
   static constexpr double kSlow = 0.4;
 };

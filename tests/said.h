@@ -1,6 +1,6 @@
 #pragma once
-// What programs say when something goes wrong, kept in tests/golden/said beside the verdicts of tests/golden/failures, so that one can
-// read what users will read. GALLERY_WRITES=1 writes what is new there; then look at it.
+// What programs say when something goes wrong, kept in tests/golden/said beside the verdicts of tests/golden/failures,
+// so that one can read what users will read. GALLERY_WRITES=1 writes what is new there; then look at it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -16,7 +16,8 @@ namespace tutti::test {
 inline std::string said_in_general(std::string text) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  for (std::size_t at = 0; *host && (at = text.find(host, at)) != std::string::npos;) text.replace(at, std::char_traits<char>::length(host), "HOST");
+  for (std::size_t at = 0; *host && (at = text.find(host, at)) != std::string::npos;)
+    text.replace(at, std::char_traits<char>::length(host), "HOST");
   const std::pair<const char*, const char*> kGeneral[] = {
       {R"(pid \d+)", "pid PID"},
       {R"(\b\d+(\.\d+)?(e-\d+)? (s|ms|MiB)\b)", "SO MUCH"},
@@ -33,7 +34,8 @@ inline std::string said_in_general(std::string text) {
 }
 
 inline void expect_said(const std::string& name, const std::string& injected, const std::string& text) {
-  const std::string path = std::string(TUTTI_SOURCE_DIR "/tests/golden/said/") + name + ".txt", said = "# " + injected + "\n" + said_in_general(text) + "\n";
+  const std::string path = std::string(TUTTI_SOURCE_DIR "/tests/golden/said/") + name + ".txt",
+                    said = "# " + injected + "\n" + said_in_general(text) + "\n";
   if (std::getenv("GALLERY_WRITES")) std::ofstream(path) << said;
   std::ifstream file(path);
   const std::string known{std::istreambuf_iterator<char>(file), {}};

@@ -1,7 +1,7 @@
 // See assembly.h.
 //
-// In a file, locks tell who lives: each launcher holds a shared lock on one byte far behind the text, and an exclusive one on a byte of its
-// number. A file on which nobody holds the first is of a job that is over, and is begun anew.
+// In a file, locks tell who lives: each launcher holds a shared lock on one byte far behind the text, and an exclusive
+// one on a byte of its number. A file on which nobody holds the first is of a job that is over, and is begun anew.
 #include "tools/assembly.h"
 #include <algorithm>
 #include <cerrno>
@@ -38,7 +38,8 @@ Status wrong(fmt::format_string<Args...> text, Args&&... args) {
   return Status(Code::invalid_argument, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// F_RDLCK or F_WRLCK, held by the open file until it is closed or its process ends; false: somebody else's is in the way.
+// F_RDLCK or F_WRLCK, held by the open file until it is closed or its process
+// ends; false: somebody else's is in the way.
 bool lock_byte(int file, int kind, off_t at) {
   struct flock lock{};
   lock.l_type = short(kind);
@@ -50,8 +51,8 @@ bool lock_byte(int file, int kind, off_t at) {
 
 bool same_file(int file, const std::string& path) {
   struct stat by_descriptor{}, by_path{};
-  return fstat(file, &by_descriptor) == 0 && stat(path.c_str(), &by_path) == 0 && by_descriptor.st_ino == by_path.st_ino &&
-         by_descriptor.st_dev == by_path.st_dev;
+  return fstat(file, &by_descriptor) == 0 && stat(path.c_str(), &by_path) == 0 &&
+         by_descriptor.st_ino == by_path.st_ino && by_descriptor.st_dev == by_path.st_dev;
 }
 
 std::string best_address(const std::string& wanted) {
@@ -72,7 +73,8 @@ Assembly::~Assembly() {
   gossip_.reset();
   if (file_.empty() || roster_.get() < 0) return;
   flock(roster_.get(), LOCK_EX);
-  if (lock_byte(roster_.get(), F_WRLCK, kLocks) && same_file(roster_.get(), file_)) unlink(file_.c_str());      // the last one
+  if (lock_byte(roster_.get(), F_WRLCK, kLocks) && same_file(roster_.get(), file_))
+    unlink(file_.c_str());  // the last one
 }
 
 Result<std::unique_ptr<Assembly>> Assembly::meet(Job& job, const AssemblyPlan& plan) {
@@ -95,7 +97,9 @@ Result<std::unique_ptr<Assembly>> Assembly::meet(Job& job, const AssemblyPlan& p
 
 Status Assembly::open_memory(const Job& job, const AssemblyPlan& plan) {
   roster_ = Descriptor(memfd_create("tutti-roster", MFD_CLOEXEC));
-  if (roster_.get() < 0) return Status(Code::out_of_resources, fmt::format("cannot make the job's roster: memfd_create: {}", std::strerror(errno)));
+  if (roster_.get() < 0)
+    return Status(Code::out_of_resources,
+                  fmt::format("cannot make the job's roster: memfd_create: {}", std::strerror(errno)));
   fcntl(roster_.get(), F_SETFL, O_APPEND);
   path_ = fmt::format("/proc/{}/fd/{}", getpid(), roster_.get());
   return comm::Roster(roster_.get()).add(fmt::format("job {} {}", job.rank_count(), plan.least));
@@ -111,8 +115,11 @@ Status Assembly::open_file(Job& job, const AssemblyPlan& plan) {
   char absolute[PATH_MAX];
   path_ = realpath(plan.file.c_str(), absolute) ? absolute : plan.file;
   const bool begin = lock_byte(roster_.get(), F_WRLCK, kLocks);
-  Status status = begin && ftruncate(roster_.get(), 0) != 0 ? wrong("--rendezvous {}: {}", plan.file, std::strerror(errno)) : Status();
-  if (!lock_byte(roster_.get(), F_RDLCK, kLocks)) status = wrong("--rendezvous {}: this file system keeps no locks: {}", plan.file, std::strerror(errno));
+  Status status = begin && ftruncate(roster_.get(), 0) != 0
+                      ? wrong("--rendezvous {}: {}", plan.file, std::strerror(errno))
+                      : Status();
+  if (!lock_byte(roster_.get(), F_RDLCK, kLocks))
+    status = wrong("--rendezvous {}: this file system keeps no locks: {}", plan.file, std::strerror(errno));
   if (status && begin) {
     if (job.job_key.empty()) {
       auto key = random_key();
@@ -120,7 +127,8 @@ Status Assembly::open_file(Job& job, const AssemblyPlan& plan) {
       job.job_key = std::move(*key);
     }
     const std::string text = fmt::format("job {} {}\nkey {}\n", job.rank_count(), plan.least, job.job_key);
-    if (write(roster_.get(), text.data(), text.size()) != ssize_t(text.size())) status = wrong("--rendezvous {}: the disk is full", plan.file);
+    if (write(roster_.get(), text.data(), text.size()) != ssize_t(text.size()))
+      status = wrong("--rendezvous {}: the disk is full", plan.file);
   }
   if (status) status = take_number(job, plan);
   flock(roster_.get(), LOCK_UN);
@@ -133,8 +141,8 @@ Status Assembly::take_number(Job& job, const AssemblyPlan& plan) {
   const Status status = read(job, roster);
   if (!status) return status;
   if (roster.ranks() != job.rank_count() || roster.least() != plan.least) {
-    return wrong("--rendezvous {}: the job there has {} ranks, at least {}; this host was started for {}, at least {}", plan.file,
-                 roster.ranks(), roster.least(), job.rank_count(), plan.least);
+    return wrong("--rendezvous {}: the job there has {} ranks, at least {}; this host was started for {}, at least {}",
+                 plan.file, roster.ranks(), roster.least(), job.rank_count(), plan.least);
   }
   for (const std::string& line : roster.other_lines()) {
     if (line.starts_with("key ")) job.job_key = line.substr(4);
@@ -151,8 +159,9 @@ Status Assembly::take_number(Job& job, const AssemblyPlan& plan) {
     job.host_rank = number;
     return {};
   }
-  return plan.host_number ? wrong("--rendezvous {}: another tutti run is host number {} already", plan.file, *plan.host_number)
-                          : wrong("--rendezvous {}: all {} hosts of the job are there already", plan.file, job.host_count);
+  return plan.host_number
+             ? wrong("--rendezvous {}: another tutti run is host number {} already", plan.file, *plan.host_number)
+             : wrong("--rendezvous {}: all {} hosts of the job are there already", plan.file, job.host_count);
 }
 
 Status Assembly::open_gossip(const Job& job, const AssemblyPlan& plan) {
@@ -161,10 +170,12 @@ Status Assembly::open_gossip(const Job& job, const AssemblyPlan& plan) {
   // The same port on all hosts where it is free: who comes back may ask any of them.
   const std::string any = local_address_.find(':') == std::string::npos ? "0.0.0.0" : "::";
   std::vector<std::string> elsewhere = {join_address(any, 0)};
-  const bool own_machine = listenable(job.master_address, 0).ok();      // where several launchers share one, that port is host 0's
+  const bool own_machine =
+      listenable(job.master_address, 0).ok();  // where several launchers share one, that port is host 0's
   if (!own_machine) elsewhere.insert(elsewhere.begin(), join_address(any, job.master_port));
   const std::string key = job.job_key.empty() ? "address " + master_ : job.job_key;
-  auto gossip = Gossip::open(roster_.get(), job.host_rank == 0 ? numeric_addresses(master_) : elsewhere, comm::make_job_key(key));
+  auto gossip =
+      Gossip::open(roster_.get(), job.host_rank == 0 ? numeric_addresses(master_) : elsewhere, comm::make_job_key(key));
   if (!gossip) return gossip.status();
   gossip_ = std::move(*gossip);
   if (job.host_rank != 0) gossip_->keep_calling({master_});
@@ -174,9 +185,11 @@ Status Assembly::open_gossip(const Job& job, const AssemblyPlan& plan) {
 Status Assembly::announce(const Job& job, const AssemblyPlan& plan) {
   if (local_address_.empty()) local_address_ = best_address(plan.local_address);
   comm::Roster roster(roster_.get());
-  started_ = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  started_ = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+                 .count();
   Status status = roster.add(fmt::format("host {} {} {} {} {} {}", job.host_rank, job.local_ranks, host_name(),
-                                         join_address(local_address_, gossip_ ? gossip_->port() : 0), gossip_ ? gossip_->name() : "-", started_));
+                                         join_address(local_address_, gossip_ ? gossip_->port() : 0),
+                                         gossip_ ? gossip_->name() : "-", started_));
   if (!status || job.host_rank != 0) return status;
   const auto port = free_port(true);
   if (!port) return port.status();
@@ -195,8 +208,10 @@ Status Assembly::read(const Job& job, comm::Roster& roster) {
     if (kind == "meet") words >> meet_;
     if (kind != "host" || !(words >> number >> host.ranks >> host.name >> host.address >> gossip >> started)) continue;
     if (number < 0 || number >= job.host_count || host.ranks != job.local_ranks) {
-      return wrong("host {} was started as number {} with {} ranks, this one as number {} of {} with {}: --nnodes and -n must be the same on all",
-                   host.name, number, host.ranks, job.host_rank, job.host_count, job.local_ranks);
+      return wrong(
+          "host {} was started as number {} with {} ranks, this one as number {} of {} with {}: --nnodes and -n must "
+          "be the same on all",
+          host.name, number, host.ranks, job.host_rank, job.host_count, job.local_ranks);
     }
     // One that has ended began before us.
     if (gossip_ && number == job.host_rank && gossip != gossip_->name() && started > started_) {
@@ -266,14 +281,16 @@ Status Assembly::wait_for_all(Job& job, const AssemblyPlan& plan) {
     if (now >= end) {
       const bool enough = plan.elastic && !meet_.empty() && int(hosts_.size()) * job.local_ranks >= plan.least;
       if (enough) break;
-      return Status(Code::timeout, fmt::format("{} of {} hosts joined within {} s, missing: {}{}. Is tutti run started there, with the same flags and TUTTI_JOB_KEY?",
-                                               hosts_.size(), job.host_count, plan.limit.count() / 1000, missing(job, plan), calling));
+      return Status(Code::timeout,
+                    fmt::format("{} of {} hosts joined within {} s, missing: {}{}. Is tutti run started there, with "
+                                "the same flags and TUTTI_JOB_KEY?",
+                                hosts_.size(), job.host_count, plan.limit.count() / 1000, missing(job, plan), calling));
     }
     if (now < word && !(there != hosts_.size() && now > begun + kFirstWord)) continue;
     there = hosts_.size();
     word = now + kWord;
-    plan.tell(fmt::format("{} of {} hosts joined, waiting for {}, {} s left{}", hosts_.size(), job.host_count, missing(job, plan),
-                          std::chrono::ceil<seconds>(end - now).count(), calling));
+    plan.tell(fmt::format("{} of {} hosts joined, waiting for {}, {} s left{}", hosts_.size(), job.host_count,
+                          missing(job, plan), std::chrono::ceil<seconds>(end - now).count(), calling));
   }
   const auto meet = split_address(meet_);
   if (!meet) return meet.status();

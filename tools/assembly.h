@@ -1,6 +1,7 @@
 #pragma once
-// Assembly: how the launchers of a job's hosts find one another before a rank is started, and what they keep in common afterwards: the
-// job's roster (comm/roster.h), in a file that all hosts see, or one a host, kept alike by Gossip. Its lines of launchers:
+// Assembly: how the launchers of a job's hosts find one another before a rank is started, and what they keep in common
+// afterwards: the job's roster (comm/roster.h), in a file that all hosts see, or one a host, kept alike by Gossip. Its
+// lines of launchers:
 //
 //   key HEX                            the job's key, in a file of which nobody else can read
 //   host NUMBER RANKS NAME ADDRESS GOSSIP STARTED   a launcher is there, since that microsecond of its clock
@@ -35,8 +36,9 @@ struct AssemblyPlan {
 
 class Assembly {
  public:
-  // Completes `job`: host number, key, and where the ranks meet. With one host it only makes a roster. timeout: who is missing;
-  // aborted: plan.stop(); invalid_argument: the address is not this host's, the port is taken, or another host was started with other flags.
+  // Completes `job`: host number, key, and where the ranks meet. With one host it only makes a roster. timeout: who is
+  // missing; aborted: plan.stop(); invalid_argument: the address is not this host's, the port is taken, or another host
+  // was started with other flags.
   static Result<std::unique_ptr<Assembly>> meet(Job& job, const AssemblyPlan& plan);
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
@@ -44,7 +46,8 @@ class Assembly {
 
   int roster() const { return roster_.get(); }
   const std::string& path() const { return path_; }      // for the ranks; valid while this lives
-  // Of a job on several hosts that is not elastic: a text comes there when another host's part of it has failed; -1: one host.
+  // Of a job on several hosts that is not elastic: a text comes there when another
+  // host's part of it has failed; -1: one host.
   int ended() const { return ended_.get(); }
   // The launcher of that host is there, as far as is known here.
   bool lives(int host) const;

@@ -78,7 +78,8 @@ Binding on_cores(const Graph& machine, std::size_t ranks) {
 }  // namespace
 
 std::optional<Bind> bind_from(std::string_view text) {
-  for (const auto& [name, how] : {std::pair{"auto", Bind::automatic}, {"none", Bind::none}, {"numa", Bind::numa}, {"core", Bind::core}})
+  for (const auto& [name, how] :
+       {std::pair{"auto", Bind::automatic}, {"none", Bind::none}, {"numa", Bind::numa}, {"core", Bind::core}})
     if (text == name) return how;
   return std::nullopt;
 }

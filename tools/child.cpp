@@ -97,12 +97,14 @@ void Child::signal(int number, bool group) const {
 Result<Child> start(const Command& command) {
   Pipe in, out, err, failure;      // all close on exec
   if (!out.open() || !err.open() || !failure.open() || (command.input == Input::control && !in.open())) {
-    return Status(Code::out_of_resources, fmt::format("cannot make pipes for {}: {}", command.label, std::strerror(errno)));
+    return Status(Code::out_of_resources,
+                  fmt::format("cannot make pipes for {}: {}", command.label, std::strerror(errno)));
   }
   const auto arguments = pointers(command.arguments), environment = pointers(command.environment);
   const pid_t parent = getpid(), pid = fork();
   if (pid < 0) {
-    return Status(Code::out_of_resources, fmt::format("cannot start {}: fork: {}", command.label, std::strerror(errno)));
+    return Status(Code::out_of_resources,
+                  fmt::format("cannot start {}: fork: {}", command.label, std::strerror(errno)));
   }
   if (pid == 0) {
     become(command, arguments.data(), environment.data(), parent, in, out, err);
@@ -136,7 +138,8 @@ int find_program(const std::string& name, const std::string& search_path, std::s
     candidates.push_back(name);
   } else {
     std::istringstream folders(search_path);
-    for (std::string folder; std::getline(folders, folder, ':');) candidates.push_back((folder.empty() ? "." : folder) + "/" + name);
+    for (std::string folder; std::getline(folders, folder, ':');)
+      candidates.push_back((folder.empty() ? "." : folder) + "/" + name);
   }
   std::string present;
   for (const std::string& path : candidates) {
@@ -146,7 +149,8 @@ int find_program(const std::string& name, const std::string& search_path, std::s
   }
   if (!present.empty()) {
     const bool python = present.size() > 3 && present.ends_with(".py");
-    why = fmt::format("{} is not executable{}", present, python ? "; a Python script is started as: python3 " + present : "");
+    why = fmt::format("{} is not executable{}", present,
+                      python ? "; a Python script is started as: python3 " + present : "");
     return 126;
   }
   const bool here = name.find('/') == std::string::npos && access(name.c_str(), X_OK) == 0 && !is_directory(name);

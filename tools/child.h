@@ -1,6 +1,6 @@
 #pragma once
-// One started process: its pid, its output, and how it ended. It decides nothing: when to signal and what an end means is
-// the supervisor's business.
+// One started process: its pid, its output, and how it ended. It decides nothing: when to signal and what an end means
+// is the supervisor's business.
 #include <string>
 #include <sys/types.h>
 #include <tutti/status.h>
@@ -51,8 +51,8 @@ struct Child {
   void signal(int number, bool group) const;
 };
 
-// Forks and executes in a process group of its own. The process dies with the calling thread (PR_SET_PDEATHSIG). Call from a
-// process with one thread. out_of_resources (fork, pipe).
+// Forks and executes in a process group of its own. The process dies with the calling thread (PR_SET_PDEATHSIG). Call
+// from a process with one thread. out_of_resources (fork, pipe).
 Result<Child> start(const Command& command);
 
 // Waits until the program has begun: once for each child, after all have been forked, so that they begin side by side.

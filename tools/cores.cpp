@@ -16,7 +16,8 @@ double cores_of(double quota, double period) { return quota > 0 && period > 0 ? 
 
 double quota_in(const fs::path& folder) {
   double quota = 0, period = 0;
-  if (std::ifstream both(folder / "cpu.max"); both >> quota >> period) return cores_of(quota, period);   // "max 100000" does not parse
+  if (std::ifstream both(folder / "cpu.max"); both >> quota >> period)
+    return cores_of(quota, period);  // "max 100000" does not parse
   std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
   return quota_file >> quota && period_file >> period ? cores_of(quota, period) : 0;
 }

@@ -113,7 +113,9 @@ int as_member(const comm::Launch& launch, const Asked& asked) {
   Status status = call.channel->send(own, Clock::now() + std::chrono::seconds(10));
   if (status) status = serve_orders(std::move(*call.channel), own, key_text(launch));
   if (status) return 0;
-  return refuse({status.code(), fmt::format("rank {}: rank 0 went away before the end, or refused this rank: {}", launch.rank, status.text())}, kFailure);
+  return refuse({status.code(), fmt::format("rank {}: rank 0 went away before the end, or refused this rank: {}",
+                                            launch.rank, status.text())},
+                kFailure);
 }
 
 // SIGTERM (from a launcher whose other rank has failed) and SIGINT end the wait for ranks, not the report.
@@ -176,7 +178,9 @@ int as_coordinator(const comm::Launch& launch, const Asked& asked, const Examina
 
 int full(const Asked& asked) {
   if (!(asked.wait_seconds >= 0 && asked.wait_seconds <= 3600))
-    return refuse({Code::invalid_argument, fmt::format("--wait wants 0 to 3600 seconds and got {}", asked.wait_seconds)}, kWrongUse);
+    return refuse(
+        {Code::invalid_argument, fmt::format("--wait wants 0 to 3600 seconds and got {}", asked.wait_seconds)},
+        kWrongUse);
   std::unique_ptr<Examination> before;
   if (!asked.against.empty()) {
     auto read = read_examination(asked.against);
@@ -188,7 +192,9 @@ int full(const Asked& asked) {
   if (!launch) return refuse(launch.status(), kFailure);
   if (launch->rank_count == 1) return on_one_host(*launch, asked, before.get());
   if (launch->addresses.empty() || launch->addresses[0][0] == '@')
-    return refuse({Code::invalid_argument, "several ranks of one host need no examination of the network: run `tutti doctor` alone"}, kWrongUse);
+    return refuse({Code::invalid_argument,
+                   "several ranks of one host need no examination of the network: run `tutti doctor` alone"},
+                  kWrongUse);
   setenv("TUTTI_PROBE", "0", 1);  // before any thread: measuring a machine for plans is not wanted here
   return launch->rank == 0 ? as_coordinator(*launch, asked, before.get()) : as_member(*launch, asked);
 }

@@ -68,7 +68,8 @@ std::string env_table(std::span<const Variable> table, const std::function<std::
     value_width = std::max(value_width, value.size());
     values.push_back(value.empty() ? "-" : value);
   }
-  std::string text = fmt::format("{:{}}  {:{}}  {:{}}  meaning\n", "name", name_width, "default", default_width, "now", value_width);
+  std::string text =
+      fmt::format("{:{}}  {:{}}  {:{}}  meaning\n", "name", name_width, "default", default_width, "now", value_width);
   for (std::size_t i = 0; i < table.size(); ++i) {
     text += fmt::format("{:{}}  {:{}}  {:{}}  {}{}\n", table[i].name, name_width, table[i].default_text, default_width,
                         values[i], value_width, table[i].meaning, table[i].shared ? " (same on all ranks)" : "");
@@ -81,12 +82,14 @@ std::string env_page(std::span<const Variable> table) {
   for (const Variable& variable : table) {
     const bool choice = variable.kind.find('|') != std::string_view::npos;      // the words themselves
     text += fmt::format("| `{}`{} | {} | {} | {} |\n", variable.name, variable.shared ? " \\*" : "",
-                        choice ? code(variable.kind) : cell(variable.kind), code(variable.default_text), cell(variable.meaning));
+                        choice ? code(variable.kind) : cell(variable.kind), code(variable.default_text),
+                        cell(variable.meaning));
   }
   text += kPageTail;
   text += kPageNccl;
   for (const NcclName& known : nccl_names())
-    text += fmt::format("| `{}` | {} | {} |\n", known.name, known.becomes.empty() ? "nothing" : code(known.becomes), cell(known.meaning));
+    text += fmt::format("| `{}` | {} | {} |\n", known.name, known.becomes.empty() ? "nothing" : code(known.becomes),
+                        cell(known.meaning));
   return text + kPageEnd;
 }
 

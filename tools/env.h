@@ -11,7 +11,8 @@ namespace tutti::tools {
 
 void add_env(CLI::App& app, int& status);
 
-// One line a variable, a title above. `current` gives a variable's value, "" when unset. A secret's value is never shown.
+// One line a variable, a title above. `current` gives a variable's value, ""
+// when unset. A secret's value is never shown.
 std::string env_table(std::span<const Variable> table, const std::function<std::string(const char*)>& current);
 
 // docs/environment.md, whole. Says nothing of what is set here.

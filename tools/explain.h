@@ -1,6 +1,6 @@
 #pragma once
-// `tutti explain COLLECTIVE BYTES`: every candidate, what it costs, what is chosen and why. On this machine, or on one that
-// a file describes, for any number of ranks and hosts.
+// `tutti explain COLLECTIVE BYTES`: every candidate, what it costs, what is chosen and why. On this machine, or on one
+// that a file describes, for any number of ranks and hosts.
 #include <CLI/CLI.hpp>
 #include <string>
 

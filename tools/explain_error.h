@@ -1,5 +1,6 @@
 #pragma once
-// `tutti explain-error CODE`: what a code, or a message, means, how to make sure and what to do. The table is core/error_table.h.
+// `tutti explain-error CODE`: what a code, or a message, means, how to make sure
+// and what to do. The table is core/error_table.h.
 #include <CLI/CLI.hpp>
 #include <string>
 #include "core/error_table.h"

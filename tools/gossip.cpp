@@ -50,7 +50,8 @@ std::vector<std::string> numeric_addresses(const std::string& address, std::stri
   std::vector<std::string> all;
   for (const addrinfo* one = found; one; one = one->ai_next) {
     char host[NI_MAXHOST];
-    if (getnameinfo(one->ai_addr, one->ai_addrlen, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0) all.push_back(join_address(host, parts->port));
+    if (getnameinfo(one->ai_addr, one->ai_addrlen, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0)
+      all.push_back(join_address(host, parts->port));
   }
   return all;
 }
@@ -62,9 +63,14 @@ std::vector<std::string> numeric_addresses(const std::string& address) {
   return numeric_addresses(address, ignored);
 }
 
-Gossip::Gossip(int roster, const comm::JobKey& key) : roster_(roster), key_(key), name_(comm::new_ticket()), offset_(std::size_t(std::max<off_t>(0, lseek(roster, 0, SEEK_END)))) {}
+Gossip::Gossip(int roster, const comm::JobKey& key)
+    : roster_(roster),
+      key_(key),
+      name_(comm::new_ticket()),
+      offset_(std::size_t(std::max<off_t>(0, lseek(roster, 0, SEEK_END)))) {}
 
-Result<std::unique_ptr<Gossip>> Gossip::open(int roster, const std::vector<std::string>& addresses, const comm::JobKey& key) {
+Result<std::unique_ptr<Gossip>> Gossip::open(int roster, const std::vector<std::string>& addresses,
+                                             const comm::JobKey& key) {
   std::unique_ptr<Gossip> gossip(new Gossip(roster, key));
   Status status(Code::invalid_argument, "no address to listen on");
   for (const std::string& text : addresses) {
@@ -73,7 +79,9 @@ Result<std::unique_ptr<Gossip>> Gossip::open(int roster, const std::vector<std::
     status = listener.status();
     if (!status) continue;
     gossip->port_ = split_address(doctor::own_end(listener->get())).value().port;
-    gossip->threads_.emplace_back([gossip = gossip.get(), held = std::make_shared<Descriptor>(std::move(*listener))] { gossip->listen(std::move(*held)); });
+    gossip->threads_.emplace_back([gossip = gossip.get(), held = std::make_shared<Descriptor>(std::move(*listener))] {
+      gossip->listen(std::move(*held));
+    });
     return gossip;
   }
   return status;
@@ -176,12 +184,14 @@ bool Gossip::hears(const std::string& name) const {
 // Until the connection is lost. Everything from the first line on: the other end knows what it has. The last words too.
 void Gossip::serve(doctor::Channel channel) {
   std::map<std::string, std::size_t> sent;
-  if (!channel.send({{"origin", name_}, {"first", 0}, {"lines", nlohmann::json::array()}}, Clock::now() + kAnswer)) return;      // who we are
+  if (!channel.send({{"origin", name_}, {"first", 0}, {"lines", nlohmann::json::array()}}, Clock::now() + kAnswer))
+    return;  // who we are
   Connected partner(*this);
   for (bool last = false; !last;) {
     last = ending_;
     for (const auto& [origin, lines] : lines_behind(sent)) {
-      if (!channel.send({{"origin", origin}, {"first", sent[origin]}, {"lines", lines}}, Clock::now() + kAnswer)) return;
+      if (!channel.send({{"origin", origin}, {"first", sent[origin]}, {"lines", lines}}, Clock::now() + kAnswer))
+        return;
       sent[origin] += lines.size();
     }
     if (last || !doctor::wait_for(channel.socket(), POLLIN, Clock::now() + kTurn)) continue;
@@ -198,7 +208,8 @@ void Gossip::serve(doctor::Channel channel) {
 
 void Gossip::read_own() {
   char bytes[8192];
-  for (ssize_t count; (count = pread(roster_, bytes, sizeof bytes, off_t(offset_))) > 0; offset_ += std::size_t(count)) {
+  for (ssize_t count; (count = pread(roster_, bytes, sizeof bytes, off_t(offset_))) > 0;
+       offset_ += std::size_t(count)) {
     partial_.append(bytes, std::size_t(count));
   }
   for (std::size_t end; (end = partial_.find('\n')) != std::string::npos; partial_.erase(0, end + 1)) {

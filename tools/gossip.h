@@ -1,7 +1,8 @@
 #pragma once
-// Gossip: keeps the rosters of a job's hosts alike. The launchers are all connected with one another by TCP, each proves the job's
-// key, and a line that is added to one's roster is added to all; what one has heard it passes on. None is in the middle: whoever
-// ends, the others go on, and who comes back hears what has been said. It understands no line.
+// Gossip: keeps the rosters of a job's hosts alike. The launchers are all connected with one another by TCP, each
+// proves the job's key, and a line that is added to one's roster is added to all; what one has heard it passes on. None
+// is in the middle: whoever ends, the others go on, and who comes back hears
+// what has been said. It understands no line.
 #include <atomic>
 #include <map>
 #include <memory>
@@ -21,9 +22,10 @@ std::vector<std::string> numeric_addresses(const std::string& address);
 
 class Gossip {
  public:
-  // `roster`: open for appending, outlives this; what is in it already stays here. `addresses`: where to listen, the first that
-  // works of "host:port" with a number for the host, port 0 for any.
-  static Result<std::unique_ptr<Gossip>> open(int roster, const std::vector<std::string>& addresses, const comm::JobKey& key);
+  // `roster`: open for appending, outlives this; what is in it already stays here. `addresses`: where to listen, the
+  // first that works of "host:port" with a number for the host, port 0 for any.
+  static Result<std::unique_ptr<Gossip>> open(int roster, const std::vector<std::string>& addresses,
+                                              const comm::JobKey& key);
   Gossip(const Gossip&) = delete;
   Gossip& operator=(const Gossip&) = delete;
   ~Gossip();

@@ -1,5 +1,6 @@
 #pragma once
-// How many GPUs of this host a process may use: the kernel driver's, or those that CUDA_VISIBLE_DEVICES leaves. It opens none.
+// How many GPUs of this host a process may use: the kernel driver's, or those
+// that CUDA_VISIBLE_DEVICES leaves. It opens none.
 #include <filesystem>
 #include <string>
 

@@ -77,8 +77,9 @@ int run_guarded(const std::function<int(int lifeline)>& body) {
   const int wait_status = wait_for(inner, signals);
   kill_all_below();
   if (!WIFSIGNALED(wait_status)) return WEXITSTATUS(wait_status);
-  const std::string line = fmt::format("tutti run: its supervising process (pid {}) was killed by {}; all processes of the job were killed", inner,
-                                       signal_name(WTERMSIG(wait_status)));
+  const std::string line =
+      fmt::format("tutti run: its supervising process (pid {}) was killed by {}; all processes of the job were killed",
+                  inner, signal_name(WTERMSIG(wait_status)));
   fmt::print(stderr, "{}\n", with_code(line, launcher_row(line)));
   return 128 + WTERMSIG(wait_status);
 }

@@ -32,7 +32,8 @@ std::map<std::string, std::string> names_of_rank(const Job& job, int local_rank)
       {"TUTTI_RANK_COUNT", text(job.rank_count())},
       {"TUTTI_LOCAL_RANK", text(local_rank)},
       {"TUTTI_LOCAL_RANK_COUNT", text(job.local_ranks)},
-      {"TUTTI_ADDRESS", job.tutti_address.empty() ? address_text(job.master_address, job.master_port) : job.tutti_address},
+      {"TUTTI_ADDRESS",
+       job.tutti_address.empty() ? address_text(job.master_address, job.master_port) : job.tutti_address},
   };
   if (!job.job_key.empty()) names["TUTTI_JOB_KEY"] = job.job_key;
   if (job.threads > 0) names["OMP_NUM_THREADS"] = text(job.threads);
@@ -74,11 +75,13 @@ std::string rank_table(const Job& job, const std::string& host, const std::vecto
   const std::size_t width = std::max<std::size_t>(host.size(), 4);
   std::string text = fmt::format("{:>5}  {:>10}  {:{}}  {:>8}\n", "rank", "local rank", "host", width, "pid");
   for (int local = 0; local < job.local_ranks; ++local) {
-    text += fmt::format("{:>5}  {:>10}  {:{}}  {:>8}\n", job.rank(local), local, host, width, pids[static_cast<std::size_t>(local)]);
+    text += fmt::format("{:>5}  {:>10}  {:{}}  {:>8}\n", job.rank(local), local, host, width,
+                        pids[static_cast<std::size_t>(local)]);
   }
-  return text + fmt::format("{} ranks in all, {} on this host (number {} of {}), meeting at {}\n", job.rank_count(), job.local_ranks,
-                            job.host_rank, job.host_count,
-                            job.tutti_address.empty() ? address_text(job.master_address, job.master_port) : job.tutti_address);
+  return text +
+         fmt::format("{} ranks in all, {} on this host (number {} of {}), meeting at {}\n", job.rank_count(),
+                     job.local_ranks, job.host_rank, job.host_count,
+                     job.tutti_address.empty() ? address_text(job.master_address, job.master_port) : job.tutti_address);
 }
 
 std::vector<std::string> own_environment() {

@@ -21,7 +21,8 @@ struct Job {
   int rank(int local_rank) const { return host_rank * local_ranks + local_rank; }
 };
 
-// `base` ("NAME=value" entries) with the names of torchrun and tutti for this rank set; earlier values of these are replaced.
+// `base` ("NAME=value" entries) with the names of torchrun and tutti for this
+// rank set; earlier values of these are replaced.
 std::vector<std::string> rank_environment(const Job& job, int local_rank, const std::vector<std::string>& base);
 
 // "host:port", "[v6]:port"

@@ -1,6 +1,6 @@
 #pragma once
-// Turns a process's byte stream into whole lines with a prefix on one of our descriptors. It does not read, and it owns no
-// descriptor.
+// Turns a process's byte stream into whole lines with a prefix on one of our descriptors.
+// It does not read, and it owns no descriptor.
 #include <cstddef>
 #include <deque>
 #include <string>
@@ -25,7 +25,8 @@ class LineOutput {
   static constexpr std::size_t kLongestLine = 64 * 1024;
 
   // `last` outlives this.
-  LineOutput(int target, std::string prefix, LastLines& last) : target_(target), prefix_(std::move(prefix)), last_(last) {}
+  LineOutput(int target, std::string prefix, LastLines& last)
+      : target_(target), prefix_(std::move(prefix)), last_(last) {}
 
   // Writes the lines that are now whole, all with one write(2). A line ends with \n or, for progress bars, with \r.
   // False: nobody reads the target any more.

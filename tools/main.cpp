@@ -32,7 +32,8 @@ std::string verb_of(const CLI::App& app) {
 int no_such_verb(const CLI::App& app, const std::string& verb) {
   std::string known;
   for (const std::string& name : names(app)) known += (known.empty() ? "" : ", ") + name;
-  return tutti::tools::refuse("", {tutti::Code::invalid_argument, "no command is called '" + verb + "'; there are " + known + " (tutti --help)"});
+  return tutti::tools::refuse("", {tutti::Code::invalid_argument,
+                                   "no command is called '" + verb + "'; there are " + known + " (tutti --help)"});
 }
 
 }  // namespace
@@ -59,7 +60,8 @@ int main(int argc, char** argv) {
     app.parse(end, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);      // help
-    return tutti::tools::refuse(verb_of(app), {tutti::Code::invalid_argument, std::string(error.what()) + " (--help shows what there is)"});
+    return tutti::tools::refuse(
+        verb_of(app), {tutti::Code::invalid_argument, std::string(error.what()) + " (--help shows what there is)"});
   }
   return status;
 }

@@ -43,12 +43,14 @@ std::optional<MemoryEvents> memory_events(const fs::path& membership, const fs::
 }
 
 std::string memory_verdict(const std::optional<MemoryEvents>& before, const std::optional<MemoryEvents>& after) {
-  if (!before || !after) return "whether for want of memory cannot be seen here (no count in /sys/fs/cgroup): ask dmesg";
+  if (!before || !after)
+    return "whether for want of memory cannot be seen here (no count in /sys/fs/cgroup): ask dmesg";
   if (after->kills > before->kills) {
-    return fmt::format("out of memory: the kernel has killed {} process(es) of cgroup {} meanwhile", after->kills - before->kills,
-                       after->group);
+    return fmt::format("out of memory: the kernel has killed {} process(es) of cgroup {} meanwhile",
+                       after->kills - before->kills, after->group);
   }
-  return fmt::format("not for want of memory of cgroup {} (no kill counted): another process sent the signal", after->group);
+  return fmt::format("not for want of memory of cgroup {} (no kill counted): another process sent the signal",
+                     after->group);
 }
 
 }  // namespace tutti::tools

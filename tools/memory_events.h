@@ -1,6 +1,6 @@
 #pragma once
-// How many processes the kernel has killed for want of memory in this process's control group: evidence for "SIGKILL, but
-// from whom?". It knows both versions of cgroups and changes neither.
+// How many processes the kernel has killed for want of memory in this process's control group: evidence for "SIGKILL,
+// but from whom?". It knows both versions of cgroups and changes neither.
 #include <cstdint>
 #include <filesystem>
 #include <optional>

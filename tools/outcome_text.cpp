@@ -22,17 +22,20 @@ bool looks_killed(int wait_status) {
 std::string others_text(const Outcome& outcome) {
   const std::size_t stopped = outcome.terminated + outcome.killed;
   if (stopped == 0) return "";
-  return fmt::format("tutti run: the others were stopped by us: {} after SIGTERM, {} by SIGKILL\n", outcome.terminated, outcome.killed);
+  return fmt::format("tutti run: the others were stopped by us: {} after SIGTERM, {} by SIGKILL\n", outcome.terminated,
+                     outcome.killed);
 }
 
 std::string failure_line(const Outcome& outcome, const std::string& host) {
   const Child& child = outcome.children[*outcome.first_failure];
   const auto& last = outcome.last_lines[*outcome.first_failure].lines();
   if (!last.empty() && last.back().starts_with(kFirstFailure)) return last.back() + "\n";
-  std::string line = fmt::format("{}{} on {} (pid {}) {}", kFirstFailure, child.label, host, child.pid, ending_text(child.wait_status));
+  std::string line = fmt::format("{}{} on {} (pid {}) {}", kFirstFailure, child.label, host, child.pid,
+                                 ending_text(child.wait_status));
   if (looks_killed(child.wait_status)) {
-    line += fmt::format("; {}; its peak memory was {:.0f} MiB", memory_verdict(outcome.memory_before, outcome.memory_after),
-                        static_cast<double>(child.peak_kilobytes) / kMebibyteInKilobytes);
+    line +=
+        fmt::format("; {}; its peak memory was {:.0f} MiB", memory_verdict(outcome.memory_before, outcome.memory_after),
+                    static_cast<double>(child.peak_kilobytes) / kMebibyteInKilobytes);
   }
   line = with_code(std::move(line), launcher_row(line));
   if (!last.empty()) line += fmt::format("; its last line: {}", last.back());
@@ -52,7 +55,10 @@ std::string outcome_text(const Outcome& outcome, const std::string& host) {
     text += fmt::format("tutti run: {} came and was passed on to all\n", signal_name(outcome.passed_signal));
   }
   if (!outcome.first_failure) {
-    if (!outcome.stop_reason.empty()) text += with_code(fmt::format("tutti run: all were stopped by us: {}", outcome.stop_reason), launcher_row(outcome.stop_reason)) + "\n";
+    if (!outcome.stop_reason.empty())
+      text += with_code(fmt::format("tutti run: all were stopped by us: {}", outcome.stop_reason),
+                        launcher_row(outcome.stop_reason)) +
+              "\n";
     return text;
   }
   const auto& last = outcome.last_lines[*outcome.first_failure].lines();

@@ -5,7 +5,8 @@
 
 namespace tutti::tools {
 
-// "" for success. Lines, the first failure LAST and alone on its line: who, where, how, for want of memory or not, its last words.
+// "" for success. Lines, the first failure LAST and alone on its line: who, where,
+// how, for want of memory or not, its last words.
 std::string outcome_text(const Outcome& outcome, const std::string& host);
 
 // "ended with exit status 7", "was killed by SIGKILL (9)"

@@ -43,18 +43,22 @@ Status listenable(const std::string& address, int port) {
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   if (const int failed = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found); failed != 0) {
-    return Status(Code::invalid_argument, fmt::format("cannot resolve the address '{}': {}", address, gai_strerror(failed)));
+    return Status(Code::invalid_argument,
+                  fmt::format("cannot resolve the address '{}': {}", address, gai_strerror(failed)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, freeaddrinfo);
   const int error = try_bind(list.get());
   if (error == 0) return {};
   if (error == EADDRINUSE) {
-    return Status(Code::invalid_argument, fmt::format("port {} of {} is taken: another process listens there", port, address));
+    return Status(Code::invalid_argument,
+                  fmt::format("port {} of {} is taken: another process listens there", port, address));
   }
   if (error == EADDRNOTAVAIL) {
-    return Status(Code::invalid_argument, fmt::format("'{}' is not an address of this host, and rank 0 must listen there", address));
+    return Status(Code::invalid_argument,
+                  fmt::format("'{}' is not an address of this host, and rank 0 must listen there", address));
   }
-  return Status(Code::invalid_argument, fmt::format("cannot listen on {} port {}: {}", address, port, std::strerror(error)));
+  return Status(Code::invalid_argument,
+                fmt::format("cannot listen on {} port {}: {}", address, port, std::strerror(error)));
 }
 
 Result<int> free_port(bool check) {

@@ -5,8 +5,8 @@
 
 namespace tutti::tools {
 
-// A port of this host that nobody listens on and that the kernel gives to nobody by itself (below its ephemeral range), chosen
-// at random so that launchers started together differ. `check`: try it here; false when it is for another host.
+// A port of this host that nobody listens on and that the kernel gives to nobody by itself (below its ephemeral range),
+// chosen at random so that launchers started together differ. `check`: try it here; false when it is for another host.
 Result<int> free_port(bool check);
 
 // ok when this host owns `address` and could listen there. Otherwise invalid_argument, which names what is wrong.

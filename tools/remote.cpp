@@ -54,7 +54,8 @@ std::string quoted(const std::string& word) {
 
 std::vector<HostCommand> host_commands(const RemoteRun& run) {
   std::vector<HostCommand> commands;
-  for (std::size_t i = 0; i < run.hosts.size(); ++i) commands.push_back({run.hosts[i], line_of(run_arguments(run, i, false))});
+  for (std::size_t i = 0; i < run.hosts.size(); ++i)
+    commands.push_back({run.hosts[i], line_of(run_arguments(run, i, false))});
   return commands;
 }
 
@@ -71,7 +72,8 @@ std::vector<Command> remote_commands(const RemoteRun& run) {
       if (!words.empty()) words.insert(words.begin(), "env");
       words.insert(words.end(), command.arguments.begin(), command.arguments.end());
       // BatchMode: a question for a password would wait for ever.
-      command.arguments = {"ssh", "-o", "BatchMode=yes", run.hosts[i], fmt::format("cd {} && exec {}", quoted(run.folder), line_of(words))};
+      command.arguments = {"ssh", "-o", "BatchMode=yes", run.hosts[i],
+                           fmt::format("cd {} && exec {}", quoted(run.folder), line_of(words))};
     }
     commands.push_back(std::move(command));
   }

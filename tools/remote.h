@@ -1,6 +1,6 @@
 #pragma once
-// `tutti run --hosts a,b`: one `tutti run` a host, started by ssh and steered through its standard input. What ssh cannot
-// reach is not our business; where there is no ssh, the command lines for each host are printed instead.
+// `tutti run --hosts a,b`: one `tutti run` a host, started by ssh and steered through its standard input. What ssh
+// cannot reach is not our business; where there is no ssh, the command lines for each host are printed instead.
 #include <string>
 #include <vector>
 #include "tools/child.h"
@@ -25,8 +25,8 @@ struct RemoteRun {
 
 std::vector<HostCommand> host_commands(const RemoteRun& run);
 
-// Starts them: ssh, or directly where the host's name is this host's or localhost. Each first reads the line key_order() of its
-// control stream, so the key is on no command line.
+// Starts them: ssh, or directly where the host's name is this host's or localhost. Each first reads the line
+// key_order() of its control stream, so the key is on no command line.
 std::vector<Command> remote_commands(const RemoteRun& run);
 std::string key_order(const std::string& job_key);
 

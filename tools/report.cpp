@@ -27,7 +27,8 @@ struct Asked {
 // Where this user's jobs keep theirs.
 std::vector<std::string> usual_folders() {
   std::vector<std::string> folders = record::default_folders();
-  if (const std::string named = environment("TUTTI_RECORDER"); !named.empty() && named != "0") folders.insert(folders.begin(), named);
+  if (const std::string named = environment("TUTTI_RECORDER"); !named.empty() && named != "0")
+    folders.insert(folders.begin(), named);
   return folders;
 }
 
@@ -36,7 +37,9 @@ bool is_folder(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
 }
 
-bool is_number(const std::string& text) { return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos; }
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
+}
 
 // All of the job of that process, if it has a recorder.
 void add_job_of(int pid, std::vector<std::string>& files, std::vector<std::string>& complaints) {
@@ -70,10 +73,13 @@ int report(const Asked& asked) {
     return refuse("report", {Code::invalid_argument, fmt::format("no recorder found{}", where)}, kFailure);
   }
   if (!asked.html.empty())
-    if (const Status written = write_page(asked.html, report_html(stories[0])); !written) return refuse("report", written, kFailure);
+    if (const Status written = write_page(asked.html, report_html(stories[0])); !written)
+      return refuse("report", written, kFailure);
   const std::size_t told = asked.all ? stories.size() : 1;
-  for (std::size_t i = 0; i < told; ++i) std::fputs((asked.json ? report_json(stories[i]) : report_text(stories[i])).c_str(), stdout);
-  if (told < stories.size()) fmt::print(stderr, "tutti report: the newest of {} jobs; --all tells of all\n", stories.size());
+  for (std::size_t i = 0; i < told; ++i)
+    std::fputs((asked.json ? report_json(stories[i]) : report_text(stories[i])).c_str(), stdout);
+  if (told < stories.size())
+    fmt::print(stderr, "tutti report: the newest of {} jobs; --all tells of all\n", stories.size());
   return complaints.empty() ? 0 : 1;
 }
 

@@ -131,7 +131,8 @@ std::string escaped(const std::string& text) {
 // As a JavaScript value: no text in it can end the script.
 std::string script_value(const json& value) {
   std::string out;
-  for (const char c : value.dump(-1, ' ', true, json::error_handler_t::replace)) out += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  for (const char c : value.dump(-1, ' ', true, json::error_handler_t::replace))
+    out += c == '<' ? std::string("\\u003c") : std::string(1, c);
   return out;
 }
 
@@ -149,7 +150,8 @@ Range range_of(const Story& story) {
       range.last = std::max({range.last, part.started, part.ended});
     }
   for (std::size_t i = 0; i < story.ranks.size() && range.last > 0; ++i)
-    if (story.ranks[i].end == record::End::running) range.last = std::max(range.last, story.ranks[i].last_beat + story.shift[i]);
+    if (story.ranks[i].end == record::End::running)
+      range.last = std::max(range.last, story.ranks[i].last_beat + story.shift[i]);
   if (range.last <= range.first) range.last = range.first + 1000;
   return range;
 }
@@ -161,18 +163,21 @@ json data_of(const Story& story) {
   json out;
   out["calls"] = json::array();
   for (const record::Recording& r : story.ranks)
-    if (rows.size() < kMostDrawnRanks) rows[r.rank] = {{"name", rank_text(story, r.rank)}, {"operations", json::array()}, {"never", json::array()}};
+    if (rows.size() < kMostDrawnRanks)
+      rows[r.rank] = {{"name", rank_text(story, r.rank)}, {"operations", json::array()}, {"never", json::array()}};
   for (const Chapter& c : story.chapters) {
     for (const Chapter::Part& part : c.parts) {
       if (!rows.count(part.rank)) continue;
       const auto [call, fresh] = calls.try_emplace(part.operation.call, calls.size());
       if (fresh) out["calls"].push_back(comm::to_string(comm::unpack(part.operation.call)));
-      rows[part.rank]["operations"].push_back({microseconds(part.started - range.first), part.ended ? json(microseconds(part.ended - range.first)) : json(),
-                                               microseconds(part.operation.last_after), part.operation.sequence, call->second, part.operation.code,
-                                               part.operation.last_peer});
+      rows[part.rank]["operations"].push_back({microseconds(part.started - range.first),
+                                               part.ended ? json(microseconds(part.ended - range.first)) : json(),
+                                               microseconds(part.operation.last_after), part.operation.sequence,
+                                               call->second, part.operation.code, part.operation.last_peer});
     }
     for (const int rank : c.not_called)
-      if (rows.count(rank) && rows[rank]["never"].empty()) rows[rank]["never"].push_back({c.sequence, microseconds(c.parts[0].started - range.first)});
+      if (rows.count(rank) && rows[rank]["never"].empty())
+        rows[rank]["never"].push_back({c.sequence, microseconds(c.parts[0].started - range.first)});
   }
   out["span"] = microseconds(range.last - range.first) * 1.02;
   out["codes"] = json::array();

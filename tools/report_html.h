@@ -1,6 +1,6 @@
 #pragma once
-// The page of `tutti report --html`: one file that needs nothing beside it: the report's text, and a timeline with a row for
-// each rank that can be zoomed and moved. For light and dark screens.
+// The page of `tutti report --html`: one file that needs nothing beside it: the report's text, and a timeline with a
+// row for each rank that can be zoomed and moved. For light and dark screens.
 #include <string>
 
 #include "record/story.h"

@@ -29,7 +29,8 @@ std::string rest_of(std::istringstream& words) {
 Result<std::unique_ptr<Rounds>> Rounds::open(int roster, const RoundsPlan& plan) {
   std::unique_ptr<Rounds> rounds(new Rounds(roster, plan));
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return Status(Code::out_of_resources, fmt::format("pipe: {}", std::strerror(errno)));
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    return Status(Code::out_of_resources, fmt::format("pipe: {}", std::strerror(errno)));
   rounds->stop_ = Descriptor(ends[0]);
   rounds->stop_end_ = Descriptor(ends[1]);
   rounds->watcher_ = std::thread([rounds = rounds.get()] { rounds->watch(); });
@@ -105,9 +106,12 @@ Status Rounds::meet(Job& job) {
       (void)roster_.add(fmt::format("round {} {}", job.restart_count, *port));
       continue;
     }
-    if (plan_.stop()) return Status(Code::aborted, "stopped while waiting for host number 0 to say where all meet again");
+    if (plan_.stop())
+      return Status(Code::aborted, "stopped while waiting for host number 0 to say where all meet again");
     if (Clock::now() >= end)
-      return Status(Code::timeout, fmt::format("host number 0 has not said within {} s where all ranks come together for restart {}", plan_.limit.count() / 1000, job.restart_count));
+      return Status(Code::timeout,
+                    fmt::format("host number 0 has not said within {} s where all ranks come together for restart {}",
+                                plan_.limit.count() / 1000, job.restart_count));
   }
 }
 
@@ -146,7 +150,8 @@ bool Rounds::next(const Outcome& outcome, Job& job) {
   }
   const Said said = read(roster_);
   if (said.over || said.round <= job.restart_count || outcome.passed_signal != 0 || plan_.stop()) return false;
-  plan_.tell(fmt::format("{}; all ranks of all hosts are started again (restart {} of {})", said.why, said.round, plan_.most));
+  plan_.tell(
+      fmt::format("{}; all ranks of all hosts are started again (restart {} of {})", said.why, said.round, plan_.most));
   job.restart_count = said.round;
   enter(said.round);
   const Status met = meet(job);

@@ -1,7 +1,7 @@
 #pragma once
-// Rounds: how a job on several hosts is restarted whose program takes no part in the roster (comm/roster.h): when one of its processes
-// fails, the launchers of all hosts stop theirs and start all anew, together; the job is over when all hosts are done in the same
-// round. Round 0 is the first start. What launchers tell one another is on the roster:
+// Rounds: how a job on several hosts is restarted whose program takes no part in the roster (comm/roster.h): when one
+// of its processes fails, the launchers of all hosts stop theirs and start all anew, together; the job is over when all
+// hosts are done in the same round. Round 0 is the first start. What launchers tell one another is on the roster:
 //
 //   again ROUND TEXT      all are started again: TEXT says what has failed
 //   round ROUND PORT      where rank 0 of that round listens, from host 0
@@ -47,8 +47,8 @@ class Rounds {
   int stop() const { return stop_.get(); }
   // A process of this host has failed, or the job was told to end: all hosts hear of it.
   void fail(const std::string& what, bool again);
-  // Now that all processes of this host have ended: whether there is a further round, which `job` then describes. Waits for other hosts
-  // that are still at work.
+  // Now that all processes of this host have ended: whether there is a further round, which `job` then describes. Waits
+  // for other hosts that are still at work.
   bool next(const Outcome& outcome, Job& job);
   // Why there is no further one.
   std::optional<std::string> over();

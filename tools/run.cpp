@@ -63,7 +63,8 @@ Binding binding_of(const RunFlags& flags, const Job& job) {
   const Bind how = bind_from(flags.bind).value_or(Bind::none);
   if (how == Bind::none || (how == Bind::automatic && (job.local_ranks < 2 || numa_nodes() < 2))) return {};
   const auto machine = topology::read_live();
-  if (!machine.ok()) log::warning("--bind {}: ranks stay free, the machine could not be read: {}", flags.bind, machine.status().text());
+  if (!machine.ok())
+    log::warning("--bind {}: ranks stay free, the machine could not be read: {}", flags.bind, machine.status().text());
   Binding binding = machine.ok() ? bind_ranks(*machine, how, job.local_ranks) : Binding{};
   if (!binding.told.empty()) log::info("{}", binding.told);
   return binding;
@@ -107,7 +108,9 @@ int finish(const Result<Outcome>& outcome, const std::string& ended = "") {
 // Signals wait for the supervisor, so they are looked for while hosts are waited for.
 bool shall_stop(int lifeline, int control) {
   sigset_t pending;
-  if (sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP))) return true;
+  if (sigpending(&pending) == 0 &&
+      (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM) || sigismember(&pending, SIGHUP)))
+    return true;
   pollfd ends[] = {{lifeline, POLLIN, 0}, {control, POLLIN, 0}};
   return poll(ends, 2, 0) > 0;
 }
@@ -150,7 +153,8 @@ Result<std::unique_ptr<Rounds>> open_rounds(const RunFlags& flags, Job& job, int
 }
 
 // The ranks of this host, from their start to the end of the last one.
-Result<Outcome> run_ranks(const RunFlags& flags, const Job& job, int lifeline, Assembly* assembly, std::optional<Restarts>& elastic, Rounds* rounds) {
+Result<Outcome> run_ranks(const RunFlags& flags, const Job& job, int lifeline, Assembly* assembly,
+                          std::optional<Restarts>& elastic, Rounds* rounds) {
   const auto commands = rank_commands(flags, job, elastic ? assembly->path() : "");
   SupervisorOptions options;
   if (assembly && !elastic && !flags.control) {      // else the launcher above us stops all
@@ -196,10 +200,14 @@ int run_here(const RunFlags& flags, Job job) {
       const auto outcome = run_ranks(flags, job, lifeline, assembly.get(), elastic, rounds.get());
       if (rounds && !rounds->silent()) {
         if (outcome.ok() && rounds->next(*outcome, job)) continue;
-        if (!outcome.ok() || outcome->passed_signal != 0) rounds->fail(fmt::format("the job was ended on {}", host_name()), false);
+        if (!outcome.ok() || outcome->passed_signal != 0)
+          rounds->fail(fmt::format("the job was ended on {}", host_name()), false);
         const int status = finish(outcome);
         const auto over = rounds->over();
-        return status == 0 && over ? refuse({Code::peer_lost, "the ranks of this host were done, those of another were not: " + *over}, kFailure) : status;
+        return status == 0 && over
+                   ? refuse({Code::peer_lost, "the ranks of this host were done, those of another were not: " + *over},
+                            kFailure)
+                   : status;
       }
       const bool again = elastic && !rounds && outcome.ok() && elastic->all_again(*outcome, job.restart_count);
       if (!again) return finish(outcome, elastic ? elastic->ended() : "");
@@ -210,7 +218,8 @@ int run_here(const RunFlags& flags, Job job) {
 
 int print_host_commands(const RemoteRun& run) {
   refuse({Code::unsupported, "there is no ssh on PATH. Run on each host, in the same folder:"});
-  fmt::print(stderr, "  on all hosts first: export TUTTI_JOB_KEY=...   # the same secret, e.g. from: openssl rand -hex 32\n");
+  fmt::print(stderr,
+             "  on all hosts first: export TUTTI_JOB_KEY=...   # the same secret, e.g. from: openssl rand -hex 32\n");
   for (const HostCommand& command : host_commands(run)) fmt::print(stderr, "  on {}: {}\n", command.host, command.line);
   return kNotFound;
 }
@@ -224,12 +233,19 @@ int run_on_hosts(const RunFlags& flags, Job job) {
   further.insert(further.end(), {"--host-names", fmt::format("{}", fmt::join(flags.hosts, ","))});
   if (flags.table) further.emplace_back("--table");
   if (!flags.log_folder.empty()) further.insert(further.end(), {"--log-dir", flags.log_folder});
-  if (flags.gpus_per_rank > 0) further.insert(further.end(), {"--gpus-per-rank", fmt::format("{}", flags.gpus_per_rank)});
+  if (flags.gpus_per_rank > 0)
+    further.insert(further.end(), {"--gpus-per-rank", fmt::format("{}", flags.gpus_per_rank)});
   std::error_code ignored;
-  const RemoteRun run{flags.hosts, job, std::filesystem::read_symlink("/proc/self/exe", ignored), std::filesystem::current_path(ignored),
-                      further, flags.program, own_environment()};
+  const RemoteRun run{flags.hosts,
+                      job,
+                      std::filesystem::read_symlink("/proc/self/exe", ignored),
+                      std::filesystem::current_path(ignored),
+                      further,
+                      flags.program,
+                      own_environment()};
   const auto commands = remote_commands(run);
-  const bool needs_ssh = std::any_of(commands.begin(), commands.end(), [](const Command& c) { return c.arguments[0] == "ssh"; });
+  const bool needs_ssh =
+      std::any_of(commands.begin(), commands.end(), [](const Command& c) { return c.arguments[0] == "ssh"; });
   std::string why;
   if (needs_ssh && find_program("ssh", environment("PATH"), why) != 0) return print_host_commands(run);
   return run_guarded([&](int lifeline) {
@@ -260,8 +276,10 @@ Status complete(const RunFlags& flags, Job& job, int cores) {
     job.job_key = std::move(key).value();
   }
   if (job.job_key.empty() && flags.rendezvous.empty()) {
-    log::warning("TUTTI_JOB_KEY is not set: the key is derived from the address, and whoever knows it can join the job. "
-                 "Set it to the same secret on all {} hosts", job.host_count);
+    log::warning(
+        "TUTTI_JOB_KEY is not set: the key is derived from the address, and whoever knows it can join the job. "
+        "Set it to the same secret on all {} hosts",
+        job.host_count);
   }
   if (!flags.rendezvous.empty()) {
     // Both come from there.
@@ -274,8 +292,8 @@ Status complete(const RunFlags& flags, Job& job, int cores) {
   }
   if (environment("OMP_NUM_THREADS").empty() && flags.hosts.empty()) {
     job.threads = std::max(1, cores / job.local_ranks);
-    log::info("OMP_NUM_THREADS={} for each rank: {} core(s) for {} local rank(s); set it to keep another value", job.threads, cores,
-              job.local_ranks);
+    log::info("OMP_NUM_THREADS={} for each rank: {} core(s) for {} local rank(s); set it to keep another value",
+              job.threads, cores, job.local_ranks);
   }
   return {};
 }
@@ -293,7 +311,8 @@ std::vector<std::string> split(const std::string& list) {
 
 // What a scheduler says of hosts, where the flags say nothing.
 Status ask_scheduler(RunFlags& flags) {
-  if (flags.host_count || flags.host_rank || flags.master_address || !flags.hosts.empty() || !flags.rendezvous.empty()) return {};
+  if (flags.host_count || flags.host_rank || flags.master_address || !flags.hosts.empty() || !flags.rendezvous.empty())
+    return {};
   std::string value;
   const auto allocation = read_allocation([&](const char* name) {
     value = environment(name);
@@ -336,8 +355,8 @@ int run(RunFlags flags) {
 
 // torchrun's flags that need nothing here.
 void add_flags_without_effect(CLI::App& verb) {
-  for (const char* name : {"--rdzv-id,--rdzv_id", "--rdzv-conf,--rdzv_conf", "--role", "--monitor-interval,--monitor_interval",
-                           "--start-method,--start_method"}) {
+  for (const char* name : {"--rdzv-id,--rdzv_id", "--rdzv-conf,--rdzv_conf", "--role",
+                           "--monitor-interval,--monitor_interval", "--start-method,--start_method"}) {
     verb.add_option_function<std::string>(name, [](const std::string&) {}, "torchrun's; has no effect here")->group("");
   }
   for (const char* name : {"--no-python,--no_python", "--standalone"}) {
@@ -356,7 +375,8 @@ bool read_host_count(const std::string& text, RunFlags& flags) {
   };
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos) return number(text, flags.host_count);
-  return number(std::string_view(text).substr(0, colon), flags.least_hosts) && number(std::string_view(text).substr(colon + 1), flags.host_count);
+  return number(std::string_view(text).substr(0, colon), flags.least_hosts) &&
+         number(std::string_view(text).substr(colon + 1), flags.host_count);
 }
 
 }  // namespace
@@ -375,7 +395,8 @@ Status translate(RunFlags& flags) {
   }
   const auto parts = split_address(flags.endpoint);
   if (!parts) return wrong("--rdzv-endpoint: {}", parts.status().text());
-  if (flags.master_address || flags.master_port) return wrong("--rdzv-endpoint and --master-addr or --master-port say the same: give one");
+  if (flags.master_address || flags.master_port)
+    return wrong("--rdzv-endpoint and --master-addr or --master-port say the same: give one");
   flags.master_address = parts->host;
   flags.master_port = parts->port;
   return {};
@@ -383,18 +404,24 @@ Status translate(RunFlags& flags) {
 
 Status check_flags(const RunFlags& flags) {
   if (flags.program.empty()) return wrong("no program given: tutti run -n 2 PROGRAM [ARGUMENTS]");
-  if (flags.kill_after_seconds < 0) return wrong("--kill-after wants seconds, 0 or more, and got {}", flags.kill_after_seconds);
+  if (flags.kill_after_seconds < 0)
+    return wrong("--kill-after wants seconds, 0 or more, and got {}", flags.kill_after_seconds);
   if (!bind_from(flags.bind)) return wrong("--bind wants auto, none, numa or core and got '{}'", flags.bind);
   const int host_count = flags.host_count.value_or(1);
   if (host_count < 1) return wrong("--nnodes wants 1 or more and got {}", host_count);
   if (!flags.hosts.empty() && (flags.host_count || flags.host_rank)) {
-    return wrong("--hosts says how many hosts there are and which is which: --nnodes and --node-rank do not go with it");
+    return wrong(
+        "--hosts says how many hosts there are and which is which: --nnodes and --node-rank do not go with it");
   }
   if (flags.least_hosts && (*flags.least_hosts < 1 || *flags.least_hosts > host_count)) {
     return wrong("--nnodes {}:{} wants 1 <= MIN <= MAX", *flags.least_hosts, host_count);
   }
-  if (!flags.rendezvous.empty() && (flags.master_address || flags.master_port || !flags.hosts.empty() || host_count < 2)) {
-    return wrong("--rendezvous {} is where the hosts of --nnodes meet: --master-addr, --master-port and --hosts do not go with it", flags.rendezvous);
+  if (!flags.rendezvous.empty() &&
+      (flags.master_address || flags.master_port || !flags.hosts.empty() || host_count < 2)) {
+    return wrong(
+        "--rendezvous {} is where the hosts of --nnodes meet: --master-addr, --master-port and --hosts do not go with "
+        "it",
+        flags.rendezvous);
   }
   if (flags.host_rank && !flags.host_count) return wrong("--node-rank has no effect without --nnodes");
   const int host_rank = flags.host_rank.value_or(0);
@@ -402,9 +429,13 @@ Status check_flags(const RunFlags& flags) {
     return wrong("--node-rank wants 0 to {} (--nnodes is {}) and got {}", host_count - 1, host_count, host_rank);
   }
   const bool by_address = host_count > 1 && flags.rendezvous.empty();
-  if (by_address && !flags.host_rank) return wrong("--nnodes {} needs --node-rank: which of the hosts is this?", host_count);
+  if (by_address && !flags.host_rank)
+    return wrong("--nnodes {} needs --node-rank: which of the hosts is this?", host_count);
   if (by_address && (!flags.master_address || !flags.master_port)) {
-    return wrong("--nnodes {} needs --master-addr and --master-port, the same on all hosts, or --rendezvous FILE: where do they meet?", host_count);
+    return wrong(
+        "--nnodes {} needs --master-addr and --master-port, the same on all hosts, or --rendezvous FILE: where do they "
+        "meet?",
+        host_count);
   }
   if (flags.master_port && (*flags.master_port < 1 || *flags.master_port > 65535)) {
     return wrong("--master-port wants 1 to 65535 and got {}", *flags.master_port);
@@ -412,7 +443,8 @@ Status check_flags(const RunFlags& flags) {
   if (flags.backend == "static" && is_elastic(flags) && host_count > 1) {
     return wrong("--rdzv-backend static leaves hosts alone: --max-restarts and --min-ranks want them to meet");
   }
-  if (flags.max_restarts && *flags.max_restarts < 0) return wrong("--max-restarts wants 0 or more and got {}", *flags.max_restarts);
+  if (flags.max_restarts && *flags.max_restarts < 0)
+    return wrong("--max-restarts wants 0 or more and got {}", *flags.max_restarts);
   if (flags.min_ranks && *flags.min_ranks < 1) return wrong("--min-ranks wants 1 or more and got {}", *flags.min_ranks);
   for (const std::string& host : flags.hosts) {
     if (host.empty() || host[0] == '-') return wrong("--hosts wants names separated by commas and got '{}'", host);
@@ -431,17 +463,22 @@ Result<Job> job_from(const RunFlags& flags, int cores, int gpus) {
     job.local_ranks = gpus / std::max(1, flags.gpus_per_rank);
   } else {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), job.local_ranks);
-    if (error != std::errc() || end != text.data() + text.size() || job.local_ranks < 1 || job.local_ranks > kMostLocalRanks) {
-      return wrong("-n wants the number of ranks of each host, 1 to {}, auto or gpu, and got '{}'", kMostLocalRanks, text);
+    if (error != std::errc() || end != text.data() + text.size() || job.local_ranks < 1 ||
+        job.local_ranks > kMostLocalRanks) {
+      return wrong("-n wants the number of ranks of each host, 1 to {}, auto or gpu, and got '{}'", kMostLocalRanks,
+                   text);
     }
   }
   if (flags.hosts.empty() && job.local_ranks * flags.gpus_per_rank > gpus) {
-    return wrong("-n {} with --gpus-per-rank {} wants {} GPUs, and this host has {} (/proc/driver/nvidia/gpus, CUDA_VISIBLE_DEVICES)",
-                 job.local_ranks, flags.gpus_per_rank, job.local_ranks * flags.gpus_per_rank, gpus);
+    return wrong(
+        "-n {} with --gpus-per-rank {} wants {} GPUs, and this host has {} (/proc/driver/nvidia/gpus, "
+        "CUDA_VISIBLE_DEVICES)",
+        job.local_ranks, flags.gpus_per_rank, job.local_ranks * flags.gpus_per_rank, gpus);
   }
   job.host_count = flags.hosts.empty() ? flags.host_count.value_or(1) : static_cast<int>(flags.hosts.size());
   job.host_rank = flags.host_rank.value_or(0);
-  if (flags.min_ranks.value_or(0) > job.rank_count()) return wrong("--min-ranks is {}, the job has {} ranks", *flags.min_ranks, job.rank_count());
+  if (flags.min_ranks.value_or(0) > job.rank_count())
+    return wrong("--min-ranks is {}, the job has {} ranks", *flags.min_ranks, job.rank_count());
   job.master_address = flags.master_address.value_or(flags.hosts.empty() ? "127.0.0.1" : flags.hosts[0]);
   job.master_port = flags.master_port.value_or(0);
   return job;
@@ -463,26 +500,39 @@ int program_begin(const CLI::App& app, int argc, const char* const* argv) {
 void add_run(CLI::App& app, const std::vector<std::string>& program, int& status) {
   CLI::App* verb = app.add_subcommand("run", "start a program as the ranks of a job, on this host or on several");
   auto flags = std::make_shared<RunFlags>();
-  auto hosts = std::make_shared<std::string>(), names = std::make_shared<std::string>(), host_count = std::make_shared<std::string>();
-  verb->add_option("-n,--nproc-per-node,--nproc_per_node", flags->local_ranks, "ranks on each host: a number, auto (the cores), or gpu (its GPUs)");
-  verb->add_option("--gpus-per-rank,--gpus_per_rank", flags->gpus_per_rank, "GPUs that each rank wants: a host with fewer is refused")->check(CLI::Range(0, 64));
+  auto hosts = std::make_shared<std::string>(), names = std::make_shared<std::string>(),
+       host_count = std::make_shared<std::string>();
+  verb->add_option("-n,--nproc-per-node,--nproc_per_node", flags->local_ranks,
+                   "ranks on each host: a number, auto (the cores), or gpu (its GPUs)");
+  verb->add_option("--gpus-per-rank,--gpus_per_rank", flags->gpus_per_rank,
+                   "GPUs that each rank wants: a host with fewer is refused")
+      ->check(CLI::Range(0, 64));
   verb->add_option("--log-dir,--log_dir", flags->log_folder, "folder for a log a rank, rank-R.log, beside the stream");
-  verb->add_option("--nnodes", *host_count, "number of hosts, each of which starts its own `tutti run`; 2:4 is --nnodes 4 with --min-ranks of 2 hosts");
+  verb->add_option(
+      "--nnodes", *host_count,
+      "number of hosts, each of which starts its own `tutti run`; 2:4 is --nnodes 4 with --min-ranks of 2 hosts");
   verb->add_option("--node-rank,--node_rank", flags->host_rank, "which of the hosts this is, from 0");
   verb->add_option("--master-addr,--master_addr", flags->master_address, "address of host 0, where the ranks meet");
   verb->add_option("--master-port,--master_port", flags->master_port, "free port there");
-  verb->add_option("--rdzv-endpoint,--rdzv_endpoint", flags->endpoint, "torchrun's word for --master-addr:--master-port, or for the file of --rendezvous");
+  verb->add_option("--rdzv-endpoint,--rdzv_endpoint", flags->endpoint,
+                   "torchrun's word for --master-addr:--master-port, or for the file of --rendezvous");
   verb->add_option("--rdzv-backend,--rdzv_backend", flags->backend, "torchrun's: c10d, static, or file");
-  verb->add_option("--rendezvous", flags->rendezvous, "a file that all hosts see, where they meet: no address, number nor key has to be given");
-  verb->add_option("--local-addr,--local_addr", flags->local_address, "address of this host for the others (the best interface's)");
+  verb->add_option("--rendezvous", flags->rendezvous,
+                   "a file that all hosts see, where they meet: no address, number nor key has to be given");
+  verb->add_option("--local-addr,--local_addr", flags->local_address,
+                   "address of this host for the others (the best interface's)");
   verb->add_option("--host-names,--host_names", *names, "of the hosts by number, for messages: a,b,c");
   verb->add_flag("-m,--module", flags->module, "PROGRAM is a module of Python's: python3 -m PROGRAM");
   add_flags_without_effect(*verb);
   verb->add_option("--hosts", *hosts, "start on these hosts by ssh: a,b,c");
-  verb->add_option("--kill-after", flags->kill_after_seconds, "seconds from SIGTERM to SIGKILL when the job is stopped (5)");
-  verb->add_option("--max-restarts,--max_restarts", flags->max_restarts, "how many ranks of this host are started again when they fail");
+  verb->add_option("--kill-after", flags->kill_after_seconds,
+                   "seconds from SIGTERM to SIGKILL when the job is stopped (5)");
+  verb->add_option("--max-restarts,--max_restarts", flags->max_restarts,
+                   "how many ranks of this host are started again when they fail");
   verb->add_option("--min-ranks,--min_ranks", flags->min_ranks, "go on with fewer ranks, down to so many (all)");
-  verb->add_option("--bind", flags->bind, "what each rank is tied to: numa (its GPU's node, else spread), core, none, or auto: numa where there are several (auto)");
+  verb->add_option("--bind", flags->bind,
+                   "what each rank is tied to: numa (its GPU's node, else spread), core, none, or auto: numa where "
+                   "there are several (auto)");
   verb->add_flag("--no-prefix", flags->no_prefix, "do not put [RANK] before each line of output");
   verb->add_flag("--table", flags->table, "print the ranks and their pids");
   verb->add_flag("--control", flags->control)->group("");
@@ -491,7 +541,8 @@ void add_run(CLI::App& app, const std::vector<std::string>& program, int& status
     flags->program = program;
     flags->hosts = split(*hosts);
     flags->host_names = split(*names);
-    if (!host_count->empty() && !read_host_count(*host_count, *flags)) throw CLI::ValidationError("--nnodes", "wants a number or MIN:MAX and got " + *host_count);
+    if (!host_count->empty() && !read_host_count(*host_count, *flags))
+      throw CLI::ValidationError("--nnodes", "wants a number or MIN:MAX and got " + *host_count);
     status = run(*flags);
   });
 }

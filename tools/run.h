@@ -1,6 +1,6 @@
 #pragma once
-// `tutti run`: starts the ranks of a job, on this host or on several, and stays until the last of their processes is gone.
-// See docs/launching.md. Flags that contradict each other or would have no effect are refused.
+// `tutti run`: starts the ranks of a job, on this host or on several, and stays until the last of their processes is
+// gone. See docs/launching.md. Flags that contradict each other or would have no effect are refused.
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
@@ -36,8 +36,8 @@ struct RunFlags {
 // `program`: what program_begin() has cut off; read when the command line is parsed.
 void add_run(CLI::App& app, const std::vector<std::string>& program, int& status);
 
-// Where in argv PROGRAM (or the "--" before it) begins behind `run` and its flags; argc when there is none. CLI11 must not see
-// what follows: it would take our flags from it, and take lists in brackets apart.
+// Where in argv PROGRAM (or the "--" before it) begins behind `run` and its flags; argc when there is none. CLI11 must
+// not see what follows: it would take our flags from it, and take lists in brackets apart.
 int program_begin(const CLI::App& app, int argc, const char* const* argv);
 
 // torchrun's spellings of what we call otherwise, made ours. invalid_argument, which names the flag.

@@ -1,7 +1,8 @@
 // The poll loop of `tutti run`, see supervisor.h.
 //
-// Stopping has one way: SIGTERM to each process's group (or the end of its control stream), `kill_after` later SIGKILL to
-// everything below us. We are a subreaper, so "below us" includes what lost its parent; waitpid says when nothing is left.
+// Stopping has one way: SIGTERM to each process's group (or the end of its control stream), `kill_after` later SIGKILL
+// to everything below us. We are a subreaper, so "below us" includes what lost its parent; waitpid says when nothing is
+// left.
 //
 // Control stream: lines "signal NUMBER". Its end means: stop.
 #include "tools/supervisor.h"
@@ -98,7 +99,8 @@ Status Supervisor::begin() {
 
 Status Supervisor::start_all(std::span<const Command> commands) {
   Status status = fork_all(commands);
-  for (std::size_t i = 0; i < outcome_.children.size() && status; ++i) status = confirm(outcome_.children[i], commands[i]);
+  for (std::size_t i = 0; i < outcome_.children.size() && status; ++i)
+    status = confirm(outcome_.children[i], commands[i]);
   if (status) return status;
   options_.kill_after = std::chrono::milliseconds(0);
   stop();
@@ -110,9 +112,11 @@ Status Supervisor::fork_all(std::span<const Command> commands) {
   commands_.assign(commands.begin(), commands.end());
   outcome_.last_lines.resize(commands.size());
   for (const Command& command : commands) {
-    logs_.emplace_back(command.log.empty() ? -1 : open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    logs_.emplace_back(
+        command.log.empty() ? -1 : open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (command.log.empty() || logs_.back().get() >= 0) continue;
-    return Status(Code::invalid_argument, fmt::format("cannot write the log {} of {}: {}", command.log, command.label, std::strerror(errno)));
+    return Status(Code::invalid_argument,
+                  fmt::format("cannot write the log {} of {}: {}", command.log, command.label, std::strerror(errno)));
   }
   for (std::size_t i = 0; i < commands.size(); ++i) {
     auto child = start(commands[i]);
@@ -137,7 +141,10 @@ void Supervisor::run() {
 }
 
 void Supervisor::step() {
-  std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}, {options_.lifeline, POLLIN, 0}, {options_.control, POLLIN, 0}, {options_.ended, POLLIN, 0}};
+  std::vector<pollfd> polled{{signals_.get(), POLLIN, 0},
+                             {options_.lifeline, POLLIN, 0},
+                             {options_.control, POLLIN, 0},
+                             {options_.ended, POLLIN, 0}};
   const std::size_t fixed = polled.size();
   std::vector<Source> sources;
   for (std::size_t i = 0; i < outcome_.children.size(); ++i) {
@@ -169,7 +176,8 @@ void Supervisor::reap() {
     if (pid < 0) nothing_left_ = true;            // ECHILD
     if (pid <= 0) break;
     auto& children = outcome_.children;
-    const auto child = std::find_if(children.begin(), children.end(), [&](const Child& c) { return c.alive && c.pid == pid; });
+    const auto child =
+        std::find_if(children.begin(), children.end(), [&](const Child& c) { return c.alive && c.pid == pid; });
     if (child == children.end()) continue;
     note_end(static_cast<std::size_t>(child - children.begin()), wait_status, usage.ru_maxrss);
     ended.push_back(static_cast<std::size_t>(child - children.begin()));
@@ -182,7 +190,8 @@ void Supervisor::answer_failures(std::span<const std::size_t> ended) {
   for (const std::size_t index : ended) {
     const Child& child = outcome_.children[index];
     if (stopping_ || !failed(child.wait_status)) continue;
-    const After after = options_.after_failure && outcome_.passed_signal == 0 ? options_.after_failure(child, index) : After::stop;
+    const After after =
+        options_.after_failure && outcome_.passed_signal == 0 ? options_.after_failure(child, index) : After::stop;
     if (after == After::restart && restart(index)) continue;
     if (after == After::leave) outcome_.left_out.push_back(index);
     else decisive.push_back(index);
@@ -229,7 +238,8 @@ void Supervisor::choose_first_failure(std::span<const std::size_t> ended) {
     const int status = outcome_.children[index].wait_status;
     if (!failed(status)) continue;
     const auto& first = outcome_.first_failure;
-    if (!first || (WIFSIGNALED(status) && !WIFSIGNALED(outcome_.children[*first].wait_status))) outcome_.first_failure = index;
+    if (!first || (WIFSIGNALED(status) && !WIFSIGNALED(outcome_.children[*first].wait_status)))
+      outcome_.first_failure = index;
   }
   if (!outcome_.first_failure) return;
   outcome_.memory_after = memory_events();
@@ -341,13 +351,15 @@ void Supervisor::read_output(const Source& source) {
   LineOutput& to = source.is_error ? err_[source.child] : out_[source.child];
   const ssize_t count = read(from.get(), bytes_.data(), bytes_.size());
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (count > 0 && logs_[source.child].get() >= 0) write_all(logs_[source.child].get(), {bytes_.data(), static_cast<std::size_t>(count)});
+  if (count > 0 && logs_[source.child].get() >= 0)
+    write_all(logs_[source.child].get(), {bytes_.data(), static_cast<std::size_t>(count)});
   // When nobody reads our output any more, closing lets the process know as if it had written there itself.
   const bool go_on = count > 0 ? to.feed({bytes_.data(), static_cast<std::size_t>(count)}) : (to.finish(), false);
   if (!go_on) from.close();
 }
 
-// All writers are gone, or have passed the pipe to a process that is not below us: takes what is there, waits for nothing.
+// All writers are gone, or have passed the pipe to a process that is not below
+// us: takes what is there, waits for nothing.
 void Supervisor::drain() {
   for (std::size_t i = 0; i < outcome_.children.size(); ++i) drain(i);
 }
@@ -362,7 +374,8 @@ void Supervisor::drain(std::size_t child) {
 }
 
 bool Supervisor::any_alive() const {
-  return std::any_of(outcome_.children.begin(), outcome_.children.end(), [](const Child& child) { return child.alive; });
+  return std::any_of(outcome_.children.begin(), outcome_.children.end(),
+                     [](const Child& child) { return child.alive; });
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #pragma once
-// Runs a set of processes as one: passes signals to all, shows their output, stops the others when one fails, and returns
-// when no process below this one is left. It knows neither ranks nor hosts, only Commands.
+// Runs a set of processes as one: passes signals to all, shows their output, stops the others when one fails, and
+// returns when no process below this one is left. It knows neither ranks nor hosts, only Commands.
 //
-// One thread, one poll loop. The calling process should have no other thread (forked processes die with this one) and end
-// soon afterwards: the signals handled here stay blocked, and it stays a subreaper.
+// One thread, one poll loop. The calling process should have no other thread (forked processes die with this one) and
+// end soon afterwards: the signals handled here stay blocked, and it stays a subreaper.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -27,9 +27,10 @@ enum class After { stop, restart, leave };        // leave: they go on without i
 struct SupervisorOptions {
   std::chrono::milliseconds kill_after{5000};      // from SIGTERM to SIGKILL
   int lifeline = -1;                               // end of file there: stop everything, our guard is dead
-  int control = -1;                                // orders from another supervisor, see supervisor.cpp; end of file: stop
+  int control = -1;  // orders from another supervisor, see supervisor.cpp; end of file: stop
   int ended = -1;                                  // a text comes there: stop everything, that is the reason
-  std::function<After(const Child&, std::size_t index)> after_failure;     // not asked while all are being stopped; unset: stop
+  std::function<After(const Child&, std::size_t index)>
+      after_failure;  // not asked while all are being stopped; unset: stop
 };
 
 struct Outcome {
@@ -37,7 +38,8 @@ struct Outcome {
   std::vector<LastLines> last_lines;               // of each
   std::vector<std::size_t> left_out;               // failed, and the others went on without them; in this order
   std::size_t restarts = 0;
-  std::optional<std::size_t> first_failure;        // index into children; none where somebody has come through without those left out
+  std::optional<std::size_t>
+      first_failure;  // index into children; none where somebody has come through without those left out
   int passed_signal = 0;                           // the first that asked to end and came before the first failure
   std::string stop_reason;                         // why all were stopped, when not for a failure nor a signal
   std::size_t terminated = 0, killed = 0;          // of the others: how many ended after our SIGTERM or our SIGKILL
@@ -46,7 +48,8 @@ struct Outcome {
   int exit_status() const;
 };
 
-// A Status only when a process could not be started; those started before are gone again. `started` is called when all have been.
+// A Status only when a process could not be started; those started before are gone
+// again. `started` is called when all have been.
 Result<Outcome> supervise(std::span<const Command> commands, const SupervisorOptions& options,
                           const std::function<void(std::span<const Child>)>& started = {});
 

@@ -1,6 +1,6 @@
 #pragma once
-// `tutti top`: a running job, live, from the flight recorders on this host: what each rank does, how fast, and how late it is. It
-// asks the ranks nothing.
+// `tutti top`: a running job, live, from the flight recorders on this host: what each rank does, how fast, and how late
+// it is. It asks the ranks nothing.
 #include <CLI/CLI.hpp>
 #include <string>
 

@@ -242,7 +242,8 @@ class Picture {
     }
   }
 
-  // Arcs from the lower edge of the boxes; between rows straight ones. A pair that adds up both ways has a tip at each end.
+  // Arcs from the lower edge of the boxes; between rows straight ones. A pair
+  // that adds up both ways has a tip at each end.
   void draw_trees() {
     if (!trees_ || trees_->edges.size() > kMostTreeEdges) return;
     const auto& edges = trees_->edges;
@@ -251,11 +252,12 @@ class Picture {
       const Box *a = boxes_[std::size_t(from)], *b = boxes_[std::size_t(to)];
       if (!a || !b || (both && from > to)) continue;
       const bool cross = crosses(from, to), row = std::abs(a->y - b->y) < a->height, down = b->y > a->y;
-      const Point p{a->ring_x(), row || down ? a->y + a->height : a->y}, q{b->ring_x(), row || !down ? b->y + b->height : b->y};
+      const Point p{a->ring_x(), row || down ? a->y + a->height : a->y},
+          q{b->ring_x(), row || !down ? b->y + b->height : b->y};
       const double sag = row ? 10 + std::abs(p.x - q.x) * 0.08 : (q.y - p.y) / 2;
       const Point c{p.x, p.y + sag}, d{q.x, row ? q.y + sag : q.y - sag};
-      body_ += fmt::format("<path class=\"tree{}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n", cross ? " tree-cross" : "", p.x,
-                           p.y, c.x, c.y, d.x, d.y, q.x, q.y);
+      body_ += fmt::format("<path class=\"tree{}\" d=\"M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}\"/>\n",
+                           cross ? " tree-cross" : "", p.x, p.y, c.x, c.y, d.x, d.y, q.x, q.y);
       body_ += tip(q, {q.x - d.x, q.y - d.y}, "tree-tip");
       if (both) body_ += tip(p, {p.x - c.x, p.y - c.y}, "tree-tip");
     }
@@ -327,7 +329,9 @@ class Picture {
       add("ring (dashed: between " + std::string(ring_.packages_known ? "packages" : "NUMA nodes") +
           "): " + order_text(ring_, ring_.chosen));
     if (ring_.members.size() > 1) add("index order: " + order_text(ring_, ring_.by_index));
-    if (trees_) add("trees (thin" + std::string(trees_->edges.size() > kMostTreeEdges ? ", too many to draw" : "") + "): " + trees_text(ring_, *trees_));
+    if (trees_)
+      add("trees (thin" + std::string(trees_->edges.size() > kMostTreeEdges ? ", too many to draw" : "") +
+          "): " + trees_text(ring_, *trees_));
     if (drawn_.size() < ring_.members.size())
       add(fmt::format("drawn: {} of {} members", drawn_.size(), ring_.members.size()));
     if (const std::string groups = groups_text(ring_); !groups.empty()) add("groups (shaded): " + groups);

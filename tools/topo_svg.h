@@ -1,6 +1,7 @@
 #pragma once
 // The machine as a picture: SVG that needs nothing beside it, for light and dark pages. Boxes are layout()'s; the ring
-// is a closed path through its members, trees are thin arrows, groups are shaded, direct links are drawn while they can be told apart.
+// is a closed path through its members, trees are thin arrows, groups are shaded, direct links are drawn while they can
+// be told apart.
 #include <string>
 
 #include "topology/graph.h"

@@ -192,7 +192,8 @@ std::string topo_text(const Graph& graph) {
   out += section("matrix", matrix_text(graph));
   out += section("groups" + of, groups_section(graph, ring));
   out += section("ring" + of, ring_section(ring));
-  if (const auto trees = choose_trees(graph, ring)) out += section("trees" + of, wrapped(trees_text(ring, *trees), "  ", "    "));
+  if (const auto trees = choose_trees(graph, ring))
+    out += section("trees" + of, wrapped(trees_text(ring, *trees), "  ", "    "));
   out += section("nearest NIC", nics_section(graph, ring));
   const std::vector<std::string> hidden = displays(graph);
   std::vector<std::string> told = graph.notes;

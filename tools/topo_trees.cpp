@@ -20,7 +20,8 @@ constexpr std::size_t kMostTold = 160;   // characters of edges
 std::string hops_text(const comm::Explanation& explanation) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < explanation.borders.size(); ++i)
-    if (const int hops = explanation.candidates[0].hops[i]; hops > 0) parts.push_back(fmt::format("{} between {}s", hops, explanation.borders[i]));
+    if (const int hops = explanation.candidates[0].hops[i]; hops > 0)
+      parts.push_back(fmt::format("{} between {}s", hops, explanation.borders[i]));
   return fmt::format("{}", fmt::join(parts, ", ")) + " on the longest way";
 }
 
@@ -32,12 +33,15 @@ std::optional<Trees> choose_trees(const topology::Graph& graph, const RingChoice
   const Settings settings;
   const auto placed = comm::place_on(graph, int(members), 1, settings);
   if (!placed) return std::nullopt;
-  const auto explanation = comm::explain(Collective::all_reduce, kTreesBytes, int(members), placed->placement, settings);
+  const auto explanation =
+      comm::explain(Collective::all_reduce, kTreesBytes, int(members), placed->placement, settings);
   if (!explanation) return std::nullopt;
   Trees out;
   out.algorithm = explanation->candidates[0].algorithm;
   out.hops = hops_text(*explanation);
-  const auto schedule_of = algorithms::find_generator(out.algorithm)->schedules(comm::request_on(placed->placement, Collective::all_reduce, int(members), settings));
+  const auto schedule_of =
+      algorithms::find_generator(out.algorithm)
+          ->schedules(comm::request_on(placed->placement, Collective::all_reduce, int(members), settings));
   std::set<Trees::Edge> edges;
   for (int rank = 0; rank < int(members); ++rank)
     for (const algorithms::Step& step : schedule_of(rank).steps)
@@ -51,9 +55,11 @@ std::string trees_text(const RingChoice& ring, const Trees& trees) {
   std::vector<std::string> edges;
   for (const Trees::Edge& edge : trees.edges) {
     const bool both = std::binary_search(trees.edges.begin(), trees.edges.end(), Trees::Edge{edge.to, edge.from});
-    if (!both || edge.from < edge.to) edges.push_back(fmt::format("{}{}{}", ring.number(edge.from), both ? "-" : ">", ring.number(edge.to)));
+    if (!both || edge.from < edge.to)
+      edges.push_back(fmt::format("{}{}{}", ring.number(edge.from), both ? "-" : ">", ring.number(edge.to)));
   }
-  return fmt::format("{} for {}: {}; sums go {}", trees.algorithm, to_text(kTreesBytes), trees.hops, shortened(fmt::format("{}", fmt::join(edges, " ")), kMostTold));
+  return fmt::format("{} for {}: {}; sums go {}", trees.algorithm, to_text(kTreesBytes), trees.hops,
+                     shortened(fmt::format("{}", fmt::join(edges, " ")), kMostTold));
 }
 
 }  // namespace tutti::tools

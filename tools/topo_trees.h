@@ -1,6 +1,6 @@
 #pragma once
-// Trees: the way that sums go in a small all_reduce among a ring's members, as the planner chooses it for this machine and the
-// algorithm's schedules have it. Results come back the same way.
+// Trees: the way that sums go in a small all_reduce among a ring's members, as the planner chooses it for this machine
+// and the algorithm's schedules have it. Results come back the same way.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -7,7 +7,8 @@ namespace tutti::tools {
 
 void add_version(CLI::App& app, int&) {
   CLI::App* verb = app.add_subcommand("version", "print the version of the library and of its wire format");
-  verb->callback([] { fmt::print("tutti {} (wire {}, built with {})\n", TUTTI_VERSION_STRING, kWireVersion, __VERSION__); });
+  verb->callback(
+      [] { fmt::print("tutti {} (wire {}, built with {})\n", TUTTI_VERSION_STRING, kWireVersion, __VERSION__); });
 }
 
 }  // namespace tutti::tools

@@ -7,7 +7,9 @@
 
 namespace tutti::topology {
 
-std::string to_string(const PciAddress& a) { return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", a.domain, a.bus, a.device, a.function); }
+std::string to_string(const PciAddress& a) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", a.domain, a.bus, a.device, a.function);
+}
 
 std::optional<PciAddress> parse_pci_address(const std::string& text) {
   // [domain:]bus:device.function, hexadecimal.
@@ -54,19 +56,22 @@ int CpuSet::count() const {
 }
 
 bool CpuSet::contains(int cpu) const {
-  return std::any_of(ranges_.begin(), ranges_.end(), [cpu](const auto& r) { return r.first <= cpu && cpu <= r.second; });
+  return std::any_of(ranges_.begin(), ranges_.end(),
+                     [cpu](const auto& r) { return r.first <= cpu && cpu <= r.second; });
 }
 
 bool CpuSet::intersects(const CpuSet& other) const {
   return std::any_of(ranges_.begin(), ranges_.end(), [&other](const auto& r) {
-    return std::any_of(other.ranges_.begin(), other.ranges_.end(), [&r](const auto& o) { return r.first <= o.second && o.first <= r.second; });
+    return std::any_of(other.ranges_.begin(), other.ranges_.end(),
+                       [&r](const auto& o) { return r.first <= o.second && o.first <= r.second; });
   });
 }
 
 std::string CpuSet::to_string() const {
   std::string out;
   for (const auto& [first, last] : ranges_)
-    out += fmt::format("{}{}", out.empty() ? "" : ",", first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+    out += fmt::format("{}{}", out.empty() ? "" : ",",
+                       first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
   return out;
 }
 
@@ -95,7 +100,8 @@ std::vector<int> Graph::all(VertexKind kind) const {
   std::vector<int> out;
   for (std::size_t i = 0; i < vertices.size(); ++i)
     if (vertices[i].kind == kind) out.push_back(int(i));
-  std::stable_sort(out.begin(), out.end(), [this](int a, int b) { return vertices[std::size_t(a)].index < vertices[std::size_t(b)].index; });
+  std::stable_sort(out.begin(), out.end(),
+                   [this](int a, int b) { return vertices[std::size_t(a)].index < vertices[std::size_t(b)].index; });
   return out;
 }
 

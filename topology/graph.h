@@ -1,7 +1,7 @@
 #pragma once
-// Graph: what is wired to what, as a value. Vertices form the containment tree of a machine (machine, package, NUMA node, cache,
-// core, PU; host bridge, PCI bridges, devices), links carry figures, each with where it came from. A Graph knows no files,
-// no libraries, no ranks and no algorithms; readers make it (read.h), answers.h asks it.
+// Graph: what is wired to what, as a value. Vertices form the containment tree of a machine (machine, package, NUMA
+// node, cache, core, PU; host bridge, PCI bridges, devices), links carry figures, each with where it came from. A Graph
+// knows no files, no libraries, no ranks and no algorithms; readers make it (read.h), answers.h asks it.
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -76,13 +76,15 @@ struct Vertex {
   std::uint64_t bytes = 0;          // memory of a NUMA node, size of a cache
   std::vector<std::string> net_names, verbs_names;        // of a NIC: eth0, mlx5_0
   int logical_devices = 1;          // of a GPU: how many devices the driver makes of it (tiles, partitions)
-  std::vector<std::pair<std::string, std::string>> printed;   // what the source prints beside it: ("NUMA Affinity", "N/A")
+  std::vector<std::pair<std::string, std::string>>
+      printed;  // what the source prints beside it: ("NUMA Affinity", "N/A")
   bool operator==(const Vertex&) const = default;
 };
 
 enum class LinkKind : std::uint8_t { memory, pci, nvlink, xgmi, socket, network };
 
-// Between a vertex and its parent, or between any two; network: from a NIC out of the machine, b is -1. Figures are for one direction.
+// Between a vertex and its parent, or between any two; network: from a NIC out of the
+// machine, b is -1. Figures are for one direction.
 struct Link {
   int a = -1, b = -1;
   LinkKind kind = LinkKind::memory;

@@ -80,7 +80,8 @@ std::optional<Place> parse_place(const std::string& text) {
   const std::size_t slash = text.find('/');
   if (slash == std::string::npos) return std::nullopt;
   Place place;
-  for (const auto& [part, target] : {std::pair{text.substr(0, slash), &place.package}, std::pair{text.substr(slash + 1), &place.numa}}) {
+  for (const auto& [part, target] :
+       {std::pair{text.substr(0, slash), &place.package}, std::pair{text.substr(slash + 1), &place.numa}}) {
     if (part.empty()) continue;
     const auto number = whole_number(part);
     if (!number) return std::nullopt;

@@ -1,5 +1,6 @@
 #pragma once
-// Place: where on its host a process runs, as far as its CPU affinity tells. Few small files are read; hwloc is not loaded.
+// Place: where on its host a process runs, as far as its CPU affinity tells.
+// Few small files are read; hwloc is not loaded.
 #include <optional>
 #include <string>
 

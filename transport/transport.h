@@ -28,13 +28,13 @@ struct SegmentHeader {
   std::uint64_t message_bytes = 0;
   std::uint64_t call = 0;           // the packed call (collective, type, op, root, count): both sides' must agree
   std::uint32_t plan = 0;           // hash of the sender's plan; low 16 bits travel
-  // Does not travel. The earliest unfinished message of its lane in the oldest operation of its communicator: the one that
-  // must always find room in the end, or ranks could wait for each other with all room taken by later ones.
+  // Does not travel. The earliest unfinished message of its lane in the oldest operation of its communicator: the one
+  // that must always find room in the end, or ranks could wait for each other with all room taken by later ones.
   bool first = false;
 };
 
-// Keeps arrived bytes readable until released. Empty (holder null): bytes are valid during the call only (small segments:
-// at most a few KB; the listener copies what it cannot use at once).
+// Keeps arrived bytes readable until released. Empty (holder null): bytes are valid during the call only (small
+// segments: at most a few KB; the listener copies what it cannot use at once).
 class LeaseHolder {
  public:
   virtual void release(std::uint64_t token) = 0;
@@ -53,18 +53,18 @@ class Listener {
   // Where the bytes of this segment may be written directly; nullptr: nowhere yet (the transport lands them itself).
   // Asked by transports that copy anyway (TCP); they then call on_segment with data == the pointer given.
   virtual std::byte* landing(int peer, const SegmentHeader& header) = 0;
-  // A whole segment is there. Takes over the lease: must release it, now or later. Segments of one message may come in any
-  // order (several sockets), each exactly once.
+  // A whole segment is there. Takes over the lease: must release it, now or later. Segments of one message may come in
+  // any order (several sockets), each exactly once.
   virtual void on_segment(int peer, const SegmentHeader& header, const std::byte* data, Lease lease) = 0;
   // A segment accepted with Sent::pending: its source may now be reused. `token` as given to send().
   virtual void on_sent(int peer, std::uint64_t token) = 0;
-  // A segment arrived with other bytes than were sent, as its checksum says, and cannot be sent again (shared memory). Nothing of
-  // it is delivered.
+  // A segment arrived with other bytes than were sent, as its checksum says, and cannot be sent again (shared memory).
+  // Nothing of it is delivered.
   virtual void on_damaged(int peer, const SegmentHeader& header) = 0;
   // The connection is gone for good. Said once; nothing else is said of this peer afterwards.
   virtual void on_lost(int peer, const Status& why) = 0;
-  // The connection's last socket is gone, but it can go on when it gets new ones (TCP, where it was asked for). Otherwise whoever
-  // listens has to disconnect it.
+  // The connection's last socket is gone, but it can go on when it gets new ones (TCP, where it was asked for).
+  // Otherwise whoever listens has to disconnect it.
   virtual void on_broken(int /*peer*/, const Status& /*why*/) {}
  protected:
   ~Listener() = default;
@@ -91,14 +91,15 @@ class Connection {
   virtual Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) = 0;
   // As send(), for bytes that Transport::stage() has taken: done or again.
   virtual Sent send_staged(const SegmentHeader&, std::uint64_t /*staged*/) { return Sent::again; }
-  // How ready the receiver is for this message (transports with grants tell the sender; others ignore it): its key, message_bytes,
-  // call and plan, as this side has them. Optional for messages of at most eager_bytes(); said at most twice, `ahead` and then
-  // something better. `place`: of one that `lands`, where every byte of it may be written; else nullptr.
+  // How ready the receiver is for this message (transports with grants tell the sender; others ignore it): its key,
+  // message_bytes, call and plan, as this side has them. Optional for messages of at most eager_bytes(); said at most
+  // twice, `ahead` and then something better. `place`: of one that `lands`, where
+  // every byte of it may be written; else nullptr.
   virtual void expect(const SegmentHeader& message, Readiness readiness, std::byte* place) = 0;
   virtual std::size_t eager_bytes() const = 0;
-  // A look past Transport::poll(), at what came next. Of this whole message (its header as it must have come) the bytes, which stay
-  // until take_glanced(); nullptr: it is not there, or something else is before it. Messages of at most glance_bytes() can be looked at, and
-  // send() is done with them at once; 0: this wire has no memory to look at.
+  // A look past Transport::poll(), at what came next. Of this whole message (its header as it must have come) the
+  // bytes, which stay until take_glanced(); nullptr: it is not there, or something else is before it. Messages of at
+  // most glance_bytes() can be looked at, and send() is done with them at once; 0: this wire has no memory to look at.
   virtual std::size_t glance_bytes() const { return 0; }
   virtual const std::byte* glance(const SegmentHeader& /*message*/) { return nullptr; }
   virtual void take_glanced() {}
@@ -112,8 +113,8 @@ class Transport {
   virtual std::string name() const = 0;                            // "shm", "tcp"
   // Segment bytes that suit this wire for a message of that size. Both ends compute the same.
   virtual std::size_t segment_bytes(std::uint64_t message_bytes) const = 0;
-  // Multicast: takes the bytes once for `readers` calls of send_staged() on connections of this transport. 0: no room now, try
-  // again. kNoStage: this wire (or so few bytes) has no use for it, send() to each.
+  // Multicast: takes the bytes once for `readers` calls of send_staged() on connections of this transport. 0: no room
+  // now, try again. kNoStage: this wire (or so few bytes) has no use for it, send() to each.
   static constexpr std::uint64_t kNoStage = ~std::uint64_t(0);
   virtual std::uint64_t stage(const std::byte* /*data*/, std::uint32_t /*bytes*/, int /*readers*/) { return kNoStage; }
   // Whether receivers would read these bytes where they lie: then there is nothing to stage, and send() is pending.

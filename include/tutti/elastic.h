@@ -1,5 +1,6 @@
 #pragma once
-// Elastic: a job whose ranks may die and come back while it runs, as `tutti run --max-restarts` and `--min-ranks` start it.
+// Elastic: a job whose ranks may die and come back while it runs, as `tutti run --max-restarts` and `--min-ranks` start
+// it.
 //
 //   auto elastic = Elastic::from_environment();
 //   for (;;) {
@@ -8,8 +9,8 @@
 //     an operation fails with peer_lost, timeout or network: go_on(), and share again
 //   }
 //
-// A slot is a place in the job: TUTTI_RANK of its process, also of the one that is started in its stead. Ranks are slots that are
-// there, in order: when all are, the rank is the slot. From one thread.
+// A slot is a place in the job: TUTTI_RANK of its process, also of the one that is started in its stead. Ranks are
+// slots that are there, in order: when all are, the rank is the slot. From one thread.
 #include <memory>
 #include <string>
 #include <tutti/communicator.h>
@@ -20,9 +21,9 @@ namespace comm { class Membership; }
 
 class Elastic {
  public:
-  // Waits until the ranks of the job have met, or those that are at work take this process in. Without such a launcher as
-  // Communicator::from_environment(): then nobody is taken in, and go_on() gives invalid_state. aborted: the job has ended
-  // meanwhile; else as from_environment().
+  // Waits until the ranks of the job have met, or those that are at work take this process in. Without such a launcher
+  // as Communicator::from_environment(): then nobody is taken in, and go_on() gives invalid_state. aborted: the job has
+  // ended meanwhile; else as from_environment().
   static Result<Elastic> from_environment(const Options& options = {});
   Elastic(Elastic&&) noexcept;
   Elastic& operator=(Elastic&&) noexcept;
@@ -35,12 +36,13 @@ class Elastic {
   int least() const;             // --min-ranks
   bool enough() const;           // rank_count() >= least(); never without a place
 
-  // Collective, between operations. Whether ranks that waited were taken in: the communicator is a new one then; the one of before
-  // still works among those of before while somebody holds it. A failure is that of an operation: go_on() helps.
+  // Collective, between operations. Whether ranks that waited were taken in: the communicator is a new one then; the
+  // one of before still works among those of before while somebody holds it. A
+  // failure is that of an operation: go_on() helps.
   Result<bool> take_in();
-  // After a failure. Those that are left go on as a new communicator; when they are fewer than least(), they wait for more as long
-  // as some may come, at most TUTTI_INIT_TIMEOUT: look at enough(). A rank that the others have left behind waits until they take
-  // it in again. aborted, timeout, invalid_state.
+  // After a failure. Those that are left go on as a new communicator; when they are fewer than least(), they wait for
+  // more as long as some may come, at most TUTTI_INIT_TIMEOUT: look at enough(). A rank that the others have left
+  // behind waits until they take it in again. aborted, timeout, invalid_state.
   Status go_on();
   // The job is over: nobody is started, or taken in, any more. By any rank; the first text counts.
   void end(const std::string& why);

@@ -10,7 +10,8 @@ namespace tutti {
 enum class DataType : std::uint8_t { i8, u8, i32, u32, i64, u64, f16, bf16, f32, f64, f8e4m3, f8e5m2 };
 inline constexpr int kDataTypeCount = 12;
 
-// premul_sum: each rank's input is multiplied by that rank's factor, then summed. avg: the sum divided by the rank count.
+// premul_sum: each rank's input is multiplied by that rank's factor, then
+// summed. avg: the sum divided by the rank count.
 enum class ReduceOp : std::uint8_t { sum, prod, min, max, avg, premul_sum };
 inline constexpr int kReduceOpCount = 6;
 
@@ -42,7 +43,8 @@ std::string_view name_of(DataType type);      // "f32"
 std::string_view name_of(ReduceOp op);        // "sum"
 std::string_view name_of(Collective what);    // "all_reduce"
 
-// The exact names above, and nccl-tests' spellings (float, half, bfloat16, int8, uint64, f8e4m3 ...). Empty when unknown.
+// The exact names above, and nccl-tests' spellings (float, half, bfloat16,
+// int8, uint64, f8e4m3 ...). Empty when unknown.
 std::optional<DataType> data_type_from(std::string_view name);
 std::optional<ReduceOp> reduce_op_from(std::string_view name);
 std::optional<Collective> collective_from(std::string_view name);

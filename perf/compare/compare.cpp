@@ -1,6 +1,6 @@
-// compare: tutti and its peers on the same machine, the same sizes and ranks, in turn, round by round. Prints tables of medians and
-// median ratios, and writes a CSV and a picture a field. With --torch: tutti and Gloo under one PyTorch, and a training step.
-// Exit status 0; 1: a program failed; 2: usage.
+// compare: tutti and its peers on the same machine, the same sizes and ranks, in turn, round by round. Prints tables of
+// medians and median ratios, and writes a CSV and a picture a field. With --torch: tutti and Gloo under one PyTorch,
+// and a training step. Exit status 0; 1: a program failed; 2: usage.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,7 +20,8 @@ namespace tutti::perf::compare {
 namespace {
 
 struct Options {
-  std::vector<std::string> transports{"shm", "tcp"}, collectives{"all_reduce", "reduce_scatter", "all_gather", "broadcast"}, without;
+  std::vector<std::string> transports{"shm", "tcp"},
+      collectives{"all_reduce", "reduce_scatter", "all_gather", "broadcast"}, without;
   std::vector<int> ranks{2, 4, 8};
   std::vector<std::size_t> bytes{8, 64, 512, 4096, 32768, 262144, 1048576, 2097152, 8388608, 33554432, 67108864};
   int rounds = 5;
@@ -60,14 +61,17 @@ std::map<std::size_t, double> run(const Entrant& entrant, const std::string& ask
 // False: somebody failed. Who fails once is out of the field.
 bool play(const Options& options, const Field& field, const std::string& folder, Times& times) {
   std::vector<Entrant> entrants = lineup(folder, field);
-  std::erase_if(entrants, [&](const Entrant& e) { return std::count(options.without.begin(), options.without.end(), e.name) > 0; });
+  std::erase_if(entrants, [&](const Entrant& e) {
+    return std::count(options.without.begin(), options.without.end(), e.name) > 0;
+  });
   const std::string asked = fmt::format("{} {} {}", field.collective, fmt::join(options.bytes, ","), options.budget);
   std::set<std::string> failed;
   for (int round = 0; round < options.rounds; ++round)
     for (std::size_t i = 0; i < entrants.size(); ++i) {
       const Entrant& entrant = entrants[(i + std::size_t(round)) % entrants.size()];
       if (failed.count(entrant.name)) continue;
-      fmt::print(stderr, "\r\x1b[K{} {} ranks {}: round {} of {}, {}", field.transport, field.ranks, field.collective, round + 1, options.rounds, entrant.name);
+      fmt::print(stderr, "\r\x1b[K{} {} ranks {}: round {} of {}, {}", field.transport, field.ranks, field.collective,
+                 round + 1, options.rounds, entrant.name);
       const auto result = run(entrant, asked);
       if (result.empty()) {
         fmt::print(stderr, "\r\x1b[K{} failed: {} {}\n", entrant.name, entrant.command, asked);
@@ -87,7 +91,8 @@ bool play_torch(const Options& options, const Field& field, const std::string& f
   char name[16];
   std::size_t bytes = 0;
   double us = 0;
-  const auto asked = fmt::format("{} {} {} {}", field.collective, fmt::join(options.bytes, ","), options.budget, options.rounds);
+  const auto asked =
+      fmt::format("{} {} {} {}", field.collective, fmt::join(options.bytes, ","), options.budget, options.rounds);
   const bool good = run(command, asked, [&](const char* line) {
     if (std::sscanf(line, "%15s %zu %lf", name, &bytes, &us) == 3) times[name][bytes].push_back(us);
   });
@@ -95,16 +100,20 @@ bool play_torch(const Options& options, const Field& field, const std::string& f
   return good;
 }
 
-void draw(const Options& options, const Field& field, const std::vector<Point>& points, const std::vector<std::string>& columns) {
+void draw(const Options& options, const Field& field, const std::vector<Point>& points,
+          const std::vector<std::string>& columns) {
   std::vector<Series> lines;
   for (const std::string& name : columns) {
     Series series{name, {}};
     for (const Point& p : points)
-      if (const auto at = p.median.find(name); at != p.median.end()) series.points.emplace_back(double(p.bytes), bus_bandwidth(field, p.bytes, at->second));
+      if (const auto at = p.median.find(name); at != p.median.end())
+        series.points.emplace_back(double(p.bytes), bus_bandwidth(field, p.bytes, at->second));
     if (!series.points.empty()) lines.push_back(std::move(series));
   }
   const std::string file = fmt::format("{}/{}-{}-{}.svg", options.out, field.transport, field.ranks, field.collective);
-  if (const Status status = write_file(file, to_svg(lines, fmt::format("{}, {} ranks, {}", field.collective, field.ranks, field.transport))); !status.ok())
+  if (const Status status = write_file(
+          file, to_svg(lines, fmt::format("{}, {} ranks, {}", field.collective, field.ranks, field.transport)));
+      !status.ok())
     fmt::print(stderr, "{}\n", status.to_string());
 }
 
@@ -114,7 +123,8 @@ int run_all(const Options& options) {
   const std::string folder = own_folder();
   using Names = std::vector<std::string>;
   const Names peers = options.torch ? Names{"gloo"} : Names{"openmpi", "mpich", "gloo"};
-  const Names columns = options.torch ? Names{kOurs, "allocated", "gloo"} : Names{kOurs, "openmpi", "mpich", "gloo", kLimit};
+  const Names columns =
+      options.torch ? Names{kOurs, "allocated", "gloo"} : Names{kOurs, "openmpi", "mpich", "gloo", kLimit};
   bool good = true;
   std::string csv = csv_head(columns);
   for (const std::string& transport : options.transports) {
@@ -130,11 +140,14 @@ int run_all(const Options& options) {
         csv += to_csv(field, points, columns);
         draw(options, field, points, columns);
         all.insert(all.end(), points.begin(), points.end());
-        if (const Status status = write_file(options.out + "/compare.csv", csv); !status.ok()) return fmt::print(stderr, "{}\n", status.to_string()), 1;
+        if (const Status status = write_file(options.out + "/compare.csv", csv); !status.ok())
+          return fmt::print(stderr, "{}\n", status.to_string()), 1;
       }
     const auto behind = std::count_if(all.begin(), all.end(), [](const Point& p) { return p.ratio > 0 && p.most < 1; });
-    fmt::print("\n# {}: geometric mean of x over {} points {:.2f}; behind the best peer in all but the outermost rounds at {}\n", transport, all.size(),
-               geometric_mean(all), behind);
+    fmt::print(
+        "\n# {}: geometric mean of x over {} points {:.2f}; behind the best peer in all but the outermost rounds at "
+        "{}\n",
+        transport, all.size(), geometric_mean(all), behind);
   }
   return good ? 0 : 1;
 }
@@ -146,14 +159,18 @@ void turn_to_torch(Options& options, const CLI::App& app) {
   if (app.count("--budget") == 0) options.budget = 0.5;
   if (app.count("--ranks") == 0) options.ranks = {2, 4};
   if (app.count("--collectives") == 0) options.collectives = {"all_reduce"};
-  if (app.count("--bytes") == 0) options.bytes = {64, 512, 4096, 32768, 65536, 262144, 1048576, 4194304, 16777216, 67108864};
+  if (app.count("--bytes") == 0)
+    options.bytes = {64, 512, 4096, 32768, 65536, 262144, 1048576, 4194304, 16777216, 67108864};
 }
 
 // The step of torch_step.py, which prints a table itself.
 int run_steps(const Options& options) {
   constexpr int kRanks = 2, kSteps = 1;
   std::fflush(stdout);
-  const int status = std::system(fmt::format("timeout -k 5 1800 {} {} {}", torch_command(own_folder(), kRanks, "torch_step.py"), options.rounds, kSteps).c_str());
+  const int status =
+      std::system(fmt::format("timeout -k 5 1800 {} {} {}", torch_command(own_folder(), kRanks, "torch_step.py"),
+                              options.rounds, kSteps)
+                      .c_str());
   return status == 0 ? 0 : 1;
 }
 
@@ -168,17 +185,23 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", options.ranks, "numbers of ranks")->delimiter(',')->check(CLI::Range(2, 256));
   app.add_option("--collectives", options.collectives, "all_reduce, reduce_scatter, all_gather, broadcast")
       ->delimiter(',')->check(CLI::IsMember({"all_reduce", "reduce_scatter", "all_gather", "broadcast"}));
-  app.add_option("--bytes", options.bytes, "sizes in bytes")->delimiter(',')->check(CLI::Range(std::size_t(4), std::size_t(1) << 30));
+  app.add_option("--bytes", options.bytes, "sizes in bytes")
+      ->delimiter(',')
+      ->check(CLI::Range(std::size_t(4), std::size_t(1) << 30));
   app.add_option("--rounds", options.rounds, "each contender runs in each")->check(CLI::Range(1, 1000));
-  app.add_option("--budget", options.budget, "seconds a size and contender in a round, about")->check(CLI::Range(0.001, 60.0));
+  app.add_option("--budget", options.budget, "seconds a size and contender in a round, about")
+      ->check(CLI::Range(0.001, 60.0));
   app.add_option("--without", options.without, "contenders to leave out: openmpi, mpich, gloo, limit")->delimiter(',');
-  app.add_flag("--torch", options.torch, "tutti against Gloo in torch.distributed: all_reduce among 2 and 4 ranks, and a step of DDP; wants the target torch_tutti");
+  app.add_flag("--torch", options.torch,
+               "tutti against Gloo in torch.distributed: all_reduce among 2 and 4 ranks, and a step of DDP; wants the "
+               "target torch_tutti");
   app.add_option("--out", options.out, "folder for compare.csv and the pictures")->check(CLI::ExistingDirectory);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);      // help
-    return fmt::print(stderr, "compare: {}\n", tutti::Status(tutti::Code::invalid_argument, error.what()).to_string()), 2;
+    return fmt::print(stderr, "compare: {}\n", tutti::Status(tutti::Code::invalid_argument, error.what()).to_string()),
+           2;
   }
   if (options.torch) turn_to_torch(options, app);
   const int status = run_all(options);

@@ -1,9 +1,11 @@
 #pragma once
-// Contender: what is compared behind one face, and the timing loop that all share. Needs no library but the standard one: each
-// contender is a program of its own, compiled as its library wants it (see docs/performance.md, "Against others").
+// Contender: what is compared behind one face, and the timing loop that all share. Needs no library but the standard
+// one: each contender is a program of its own, compiled as its library wants it (see docs/performance.md, "Against
+// others").
 //
-// A program is started as the ranks of one job: PROGRAM COLLECTIVE BYTES,BYTES,... BUDGET_SECONDS. Rank 0 prints a line for each
-// size: bytes and the median time of one call in microseconds. Exit status 1: a result was wrong, or the library failed.
+// A program is started as the ranks of one job: PROGRAM COLLECTIVE BYTES,BYTES,... BUDGET_SECONDS. Rank 0 prints a line
+// for each size: bytes and the median time of one call in microseconds. Exit status
+// 1: a result was wrong, or the library failed.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -53,7 +55,9 @@ inline double now_us() {
 }
 
 // Small whole numbers, so that sums are exact in any order.
-inline float value(int rank, std::size_t i) { return float(int((std::uint64_t(i) * 2654435761u + std::uint64_t(rank) * 40503u) >> 7 & 63) - 31); }
+inline float value(int rank, std::size_t i) {
+  return float(int((std::uint64_t(i) * 2654435761u + std::uint64_t(rank) * 40503u) >> 7 & 63) - 31);
+}
 
 inline float sum_of(int ranks, std::size_t i) {
   float sum = 0;
@@ -72,7 +76,8 @@ struct Shape {
 };
 
 inline Shape shape_of(const std::string& collective, std::size_t bytes, int ranks) {
-  const std::size_t whole = std::max<std::size_t>(1, bytes / sizeof(float)), part = std::max<std::size_t>(1, whole / std::size_t(ranks));
+  const std::size_t whole = std::max<std::size_t>(1, bytes / sizeof(float)),
+                    part = std::max<std::size_t>(1, whole / std::size_t(ranks));
   if (collective == "all_gather") return {part, part, part * std::size_t(ranks)};
   if (collective == "reduce_scatter") return {part, part * std::size_t(ranks), part};
   if (collective == "all_reduce" || collective == "broadcast") return {whole, whole, whole};
@@ -119,7 +124,10 @@ inline int compete(Contender& c, const Wish& wish) {
     c.prepare(wish.collective, in, out, shape.count);
     c.call();
     const bool good = right(wish.collective, c, out, shape);
-    if (!good) return std::fprintf(stderr, "%s of %zu bytes: wrong values on rank %d\n", wish.collective.c_str(), bytes, c.rank()), 1;
+    if (!good)
+      return std::fprintf(stderr, "%s of %zu bytes: wrong values on rank %d\n", wish.collective.c_str(), bytes,
+                          c.rank()),
+             1;
     c.call();
     const double us = time_us(c, calls_of(bytes, c.ranks(), wish.budget));
     if (c.rank() == 0) std::printf("%zu %.4f\n", bytes, us), std::fflush(stdout);

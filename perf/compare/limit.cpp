@@ -3,7 +3,8 @@
 //   limit machine                                  named figures, a line each
 //   limit shm|tcp all_reduce BYTES,... SECONDS     as a contender among two ranks:
 //     shm  two threads, each adds half of both inputs into both outputs, then they meet
-//     tcp  two processes send each other as many bytes as the vector has, both ways at once, over one socket; nothing is added
+//     tcp  two processes send each other as many bytes as the vector has, both ways at once, over one socket; nothing
+//     is added
 #include <linux/futex.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -111,7 +112,8 @@ struct Sockets {
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof at;
     auto* address = reinterpret_cast<sockaddr*>(&at);
-    must(bind(listener, address, size) == 0 && listen(listener, 1) == 0 && getsockname(listener, address, &size) == 0, "listen");
+    must(bind(listener, address, size) == 0 && listen(listener, 1) == 0 && getsockname(listener, address, &size) == 0,
+         "listen");
     child = fork();
     side = child == 0;
     if (side) {
@@ -162,7 +164,8 @@ void compete_tcp(const Wish& wish) {
 double futex_round_trip() {
   std::atomic<std::uint32_t> turn{0};
   const auto wait_for = [&](std::uint32_t mine) {
-    for (std::uint32_t now = turn; now != mine; now = turn) syscall(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0);
+    for (std::uint32_t now = turn; now != mine; now = turn)
+      syscall(SYS_futex, &turn, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0);
   };
   const auto give = [&](std::uint32_t to) {
     turn = to;
@@ -220,7 +223,8 @@ int main(int argc, char** argv) {
     if (what == "tcp") return compete_tcp(wish), 0;
     if (what != "shm") throw std::runtime_error("want machine, shm or tcp");
     for (const std::size_t bytes : wish.bytes)
-      std::printf("%zu %.4f\n", bytes, floor_us(std::max<std::size_t>(2, bytes / sizeof(float)), calls_of(bytes, 2, wish.budget)));
+      std::printf("%zu %.4f\n", bytes,
+                  floor_us(std::max<std::size_t>(2, bytes / sizeof(float)), calls_of(bytes, 2, wish.budget)));
     return 0;
   } catch (const std::exception& error) {
     return std::fprintf(stderr, "limit: %s\n", error.what()), 1;

@@ -14,11 +14,12 @@ struct Entrant {
   std::string command;      // for the shell; what the program is asked follows
 };
 
-// Of programs beside this one, in `folder`; those that were not built are left out. gloo has TCP only and competes with that on
-// shared memory too. "limit": what the machine itself does, where that can be said.
+// Of programs beside this one, in `folder`; those that were not built are left out. gloo has TCP only and competes with
+// that on shared memory too. "limit": what the machine itself does, where that can be said.
 std::vector<Entrant> lineup(const std::string& folder, const Field& field);
 
-// Python with torch_tutti, of the programs' build in `folder`, and a script of this folder; what the script is asked follows.
+// Python with torch_tutti, of the programs' build in `folder`, and a script of
+// this folder; what the script is asked follows.
 std::string torch_command(const std::string& folder, int ranks, const std::string& script);
 
 }  // namespace tutti::perf::compare

@@ -5,16 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perf/driver/median.h"
 #include "perf/driver/plot.h"
 
 namespace tutti::perf::compare {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 namespace {
 
@@ -42,7 +36,8 @@ std::vector<Point> judge(const Times& times, const std::string& ours, const std:
       if (const auto at = sizes.find(bytes); at != sizes.end()) point.median[name] = median(at->second);
     for (const std::string& peer : peers) {
       const auto at = point.median.find(peer);
-      if (at != point.median.end() && (point.best_peer.empty() || at->second < point.median[point.best_peer])) point.best_peer = peer;
+      if (at != point.median.end() && (point.best_peer.empty() || at->second < point.median[point.best_peer]))
+        point.best_peer = peer;
     }
     if (!point.best_peer.empty()) compare_rounds(point, rounds, times.at(point.best_peer).at(bytes));
     out.push_back(std::move(point));
@@ -66,8 +61,9 @@ double bus_bandwidth(const Field& field, std::size_t bytes, double us) {
 }
 
 std::string to_table(const Field& field, const std::vector<Point>& points, const std::vector<std::string>& columns) {
-  std::string out = fmt::format("\n## {}, {} ranks, {} (microseconds, medians; x: the best peer's time / ours)\n\n|{:>8} |", field.collective,
-                                field.ranks, field.transport, "size");
+  std::string out =
+      fmt::format("\n## {}, {} ranks, {} (microseconds, medians; x: the best peer's time / ours)\n\n|{:>8} |",
+                  field.collective, field.ranks, field.transport, "size");
   for (const std::string& c : columns) out += fmt::format("{:>11} |", c);
   out += fmt::format("{:>7} |{:>15} |\n|{:->8}:|", "x", "rounds", "");
   for (std::size_t i = 0; i < columns.size(); ++i) out += fmt::format("{:->11}:|", "");
@@ -78,7 +74,8 @@ std::string to_table(const Field& field, const std::vector<Point>& points, const
       const auto at = p.median.find(c);
       out += at == p.median.end() ? fmt::format("{:>11} |", "-") : fmt::format("{:>11.2f} |", at->second);
     }
-    out += p.ratio > 0 ? fmt::format("{:>7.2f} |{:>15} |\n", p.ratio, fmt::format("{:.2f} to {:.2f}", p.least, p.most)) : fmt::format("{:>7} |{:>15} |\n", "-", "-");
+    out += p.ratio > 0 ? fmt::format("{:>7.2f} |{:>15} |\n", p.ratio, fmt::format("{:.2f} to {:.2f}", p.least, p.most))
+                       : fmt::format("{:>7} |{:>15} |\n", "-", "-");
   }
   if (const double mean = geometric_mean(points); mean > 0) out += fmt::format("\ngeometric mean of x: {:.2f}\n", mean);
   return out;

@@ -24,7 +24,6 @@ struct Point {
   double least = 0, most = 0;              // of the rounds' ratios, without the outermost fifths
 };
 
-double median(std::vector<double> values);                      // 0 without values
 std::vector<Point> judge(const Times& times, const std::string& ours, const std::vector<std::string>& peers);
 double geometric_mean(const std::vector<Point>& points);        // of the ratios; 0 without
 

@@ -34,7 +34,9 @@ Environment environment_of(char** names_and_values) {
 class WithGloo final : public Contender {
  public:
   explicit WithGloo(const Environment& environment)
-      : rank_(std::stoi(environment.at("RANK"))), ranks_(std::stoi(environment.at("WORLD_SIZE"))), store_(environment.at("COMPARE_FOLDER")) {
+      : rank_(std::stoi(environment.at("RANK"))),
+        ranks_(std::stoi(environment.at("WORLD_SIZE"))),
+        store_(environment.at("COMPARE_FOLDER")) {
     gloo::transport::tcp::attr attributes;
     attributes.hostname = environment.at("COMPARE_ADDRESS");
     auto device = gloo::transport::tcp::CreateDevice(attributes);
@@ -74,7 +76,8 @@ class WithGloo final : public Contender {
     } else {
       // In place: it leaves its part at the front of the input, from where it must still be moved.
       const auto parts = std::vector<int>(std::size_t(ranks_), int(count));
-      scatter_ = std::make_unique<gloo::ReduceScatterHalvingDoubling<float>>(context_, std::vector<float*>{input}, int(count) * ranks_, parts);
+      scatter_ = std::make_unique<gloo::ReduceScatterHalvingDoubling<float>>(context_, std::vector<float*>{input},
+                                                                             int(count) * ranks_, parts);
       call_ = [=, this] {
         scatter_->run();
         std::copy(input, input + count, out);

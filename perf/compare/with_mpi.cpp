@@ -20,9 +20,12 @@ class WithMpi final : public Contender {
   float* allocate(std::size_t count) override { return own_.emplace_back(new float[count]).get(); }
   void prepare(const std::string& collective, const float* in, float* out, std::size_t count) override {
     const int n = int(count);
-    if (collective == "all_reduce") call_ = [=] { return MPI_Allreduce(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
-    if (collective == "all_gather") call_ = [=] { return MPI_Allgather(in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); };
-    if (collective == "reduce_scatter") call_ = [=] { return MPI_Reduce_scatter_block(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
+    if (collective == "all_reduce")
+      call_ = [=] { return MPI_Allreduce(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
+    if (collective == "all_gather")
+      call_ = [=] { return MPI_Allgather(in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); };
+    if (collective == "reduce_scatter")
+      call_ = [=] { return MPI_Reduce_scatter_block(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
     if (collective != "broadcast") return;
     if (rank_ == 0) std::copy(in, in + count, out);      // MPI's is in place
     call_ = [=] { return MPI_Bcast(out, n, MPI_FLOAT, 0, MPI_COMM_WORLD); };

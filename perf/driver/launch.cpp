@@ -173,7 +173,8 @@ int Members::finish() {
     return kExitFailed;
   }
   std::string text = merged_failures(messages_ + deaths_);
-  if (text.empty() && status_ == kExitFailed) text = Status(Code::peer_lost, "a rank failed without a message").to_string() + "\n";
+  if (text.empty() && status_ == kExitFailed)
+    text = Status(Code::peer_lost, "a rank failed without a message").to_string() + "\n";
   std::fputs(text.c_str(), stderr);
   return status_;
 }
@@ -181,7 +182,9 @@ int Members::finish() {
 int Members::run() {
   signals_ = signalfd(-1, &watched_, SFD_NONBLOCK | SFD_CLOEXEC);
   if (signals_ < 0 || pipe2(pipe_, O_NONBLOCK) != 0) {
-    fmt::print(stderr, "{}\n", Status(Code::out_of_resources, fmt::format("cannot watch the ranks: {}", std::strerror(errno))).to_string());
+    fmt::print(
+        stderr, "{}\n",
+        Status(Code::out_of_resources, fmt::format("cannot watch the ranks: {}", std::strerror(errno))).to_string());
     return kExitFailed;
   }
   fcntl(pipe_[0], F_SETFD, FD_CLOEXEC);

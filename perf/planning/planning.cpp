@@ -1,5 +1,5 @@
-// planning_perf: what it costs to plan a call among 64 ranks, the first time (every candidate is counted and priced) and again with
-// another size (priced). Medians of many; no communication.
+// planning_perf: what it costs to plan a call among 64 ranks, the first time (every candidate is counted and priced)
+// and again with another size (priced). Medians of many; no communication.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/planner.h"
+#include "perf/driver/median.h"
 
 namespace {
 
@@ -16,11 +17,6 @@ double microseconds_of(const auto& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 comm::Prices prices_for(std::size_t levels) {
@@ -39,7 +35,8 @@ void measure(Collective what, const std::vector<std::vector<int>>& levels, int r
     question.bytes += 4096;
     again.push_back(microseconds_of([&] { (void)planner.plans(question); }));
   }
-  fmt::print("{:<15} {:>5} ranks, {} levels: new {:8.1f} us, again {:6.2f} us\n", name_of(what), ranks, levels.size(), median(fresh), median(again));
+  fmt::print("{:<15} {:>5} ranks, {} levels: new {:8.1f} us, again {:6.2f} us\n", name_of(what), ranks, levels.size(),
+             perf::median(fresh), perf::median(again));
 }
 
 }  // namespace
@@ -47,7 +44,7 @@ void measure(Collective what, const std::vector<std::vector<int>>& levels, int r
 int main() {
   std::vector<int> hosts, nodes;
   for (int rank = 0; rank < 64; ++rank) hosts.push_back(rank / 8), nodes.push_back(rank / 4);
-  for (const Collective what : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast,
-                                Collective::reduce, Collective::all_to_all})
+  for (const Collective what : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                Collective::broadcast, Collective::reduce, Collective::all_to_all})
     for (const auto& levels : {std::vector<std::vector<int>>{}, {hosts}, {hosts, nodes}}) measure(what, levels, 64);
 }

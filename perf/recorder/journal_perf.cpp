@@ -1,5 +1,6 @@
-// What the flight recorder costs: all that an engine tells it of one small operation that is waited for, of one that is not, and of one
-// that is over within its call; on a real file, with the processor's counter. Wanted: 25 ns an operation.
+// What the flight recorder costs: all that an engine tells it of one small operation that is waited for, of one that is
+// not, and of one that is over within its call; on a real file, with the
+// processor's counter. Wanted: 25 ns an operation.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ struct Desk {
     std::string name = "/dev/shm/tutti-journal-XXXXXX";
     folder = ::mkdtemp(name.data());
     record::Identity identity{.job = 1, .rank = 0, .rank_count = 2, .pid = ::getpid()};
-    journal = std::make_unique<comm::Journal>(*loop, comm::open_recorder(folder, identity, record::moment_of_this_host), record::has_even_counter());
+    journal = std::make_unique<comm::Journal>(*loop, comm::open_recorder(folder, identity, record::moment_of_this_host),
+                                              record::has_even_counter());
     operation.call = {Collective::all_reduce, DataType::f64, ReduceOp::sum, 0, 1};
     algorithms::Request request;
     request.rank_count = 2;
@@ -29,7 +31,8 @@ struct Desk {
     binding.header.key = {0, 1, 0};
     binding.vector = 1;
     operation.execution = std::make_unique<comm::Execution>();
-    operation.execution->bind(std::make_shared<comm::Program>(comm::compile(request, 0, "direct", direct->generate(request, 0))), binding);
+    operation.execution->bind(
+        std::make_shared<comm::Program>(comm::compile(request, 0, "direct", direct->generate(request, 0))), binding);
   }
   ~Desk() {
     journal->close(false);

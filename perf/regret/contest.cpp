@@ -9,6 +9,7 @@
 #include "algorithms/generate.h"
 #include "comm/join.h"
 #include "comm/member.h"
+#include "perf/driver/median.h"
 
 namespace tutti::perf::regret {
 namespace {
@@ -40,14 +41,16 @@ class Contest {
     setenv("TUTTI_TRANSPORT", seat_.transport.c_str(), 1);
     Options options;
     options.job_key = seat_.key;
-    auto joined = seat_.address.empty() ? comm::join_from_environment(options) : comm::join_at(seat_.rank, seat_.ranks, seat_.address, options);
+    auto joined = seat_.address.empty() ? comm::join_from_environment(options)
+                                        : comm::join_at(seat_.rank, seat_.ranks, seat_.address, options);
     if (!joined) return joined.status();
     world_ = std::move(joined).value();
     request_.rank_count = seat_.ranks;
     request_.levels = world_->levels();
     for (const auto* generator : algorithms::generators()) {
       const std::string name(generator->name());
-      if (generator->refusal(request_).empty() && first_alike(name) == name) candidates_.push_back({name, among_all(name), {}, false});
+      if (generator->refusal(request_).empty() && first_alike(name) == name)
+        candidates_.push_back({name, among_all(name), {}, false});
     }
     return wait(world_->barrier());
   }
@@ -55,7 +58,8 @@ class Contest {
   // Of algorithms that are the same program here, the first.
   std::string first_alike(const std::string& name) const {
     for (const auto* other : algorithms::generators())
-      if (other->refusal(request_).empty() && alike(*other, *algorithms::find_generator(name))) return std::string(other->name());
+      if (other->refusal(request_).empty() && alike(*other, *algorithms::find_generator(name)))
+        return std::string(other->name());
     return name;
   }
 
@@ -99,8 +103,9 @@ class Contest {
     std::iota(everyone.begin(), everyone.end(), 0);
     const auto& engine = world_->engine();
     const auto held = engine->lock();
-    auto made = std::make_shared<comm::Member>(engine, next_communicator_++, std::move(everyone), seat_.rank, world_->levels(),
-                                               comm::Planner({rule}, false, comm::Prices{std::vector<comm::BorderPrice>(request_.levels.size() + 1)}));
+    auto made = std::make_shared<comm::Member>(
+        engine, next_communicator_++, std::move(everyone), seat_.rank, world_->levels(),
+        comm::Planner({rule}, false, comm::Prices{std::vector<comm::BorderPrice>(request_.levels.size() + 1)}));
     engine->add_member(made);
     return made;
   }
@@ -110,7 +115,9 @@ class Contest {
     auto prepared = comm::prepare(call, {seat_.rank, seat_.ranks});
     return prepared ? wait(ranks.start(std::move(*prepared))) : prepared.status();
   }
-  Status once(Candidate& c, std::size_t count) { return all_reduce(*c.ranks, {.input = in_.data(), .output = out_.data(), .count = count}); }
+  Status once(Candidate& c, std::size_t count) {
+    return all_reduce(*c.ranks, {.input = in_.data(), .output = out_.data(), .count = count});
+  }
 
   // Of the slowest rank, the same on all.
   Status batch(Candidate& c, std::size_t count, int iterations, double& us) {
@@ -127,7 +134,8 @@ class Contest {
     if (one < kNoWarmUpUs)
       if (Status s = batch(c, count, c.us.empty() ? 3 : 1, one); !s.ok()) return s;
     double us = 0;
-    if (Status s = batch(c, count, int(std::clamp(kBatchUs / std::max(one, 0.1), 1.0, kMostIterations)), us); !s.ok()) return s;
+    if (Status s = batch(c, count, int(std::clamp(kBatchUs / std::max(one, 0.1), 1.0, kMostIterations)), us); !s.ok())
+      return s;
     c.us.push_back(us);
     return {};
   }
@@ -135,7 +143,8 @@ class Contest {
   void give_up(const std::string& choice) {
     double best = median(candidates_.front().us);
     for (const Candidate& c : candidates_) best = std::min(best, median(c.us));
-    for (Candidate& c : candidates_) c.given_up = c.algorithm != choice && *std::min_element(c.us.begin(), c.us.end()) > kHopeless * best;
+    for (Candidate& c : candidates_)
+      c.given_up = c.algorithm != choice && *std::min_element(c.us.begin(), c.us.end()) > kHopeless * best;
   }
 
   const Seat& seat_;
@@ -148,7 +157,8 @@ class Contest {
 
 }  // namespace
 
-Status run_contest(const Seat& seat, const std::vector<std::size_t>& sizes, int rounds, const std::function<void(const Point&)>& on_point) {
+Status run_contest(const Seat& seat, const std::vector<std::size_t>& sizes, int rounds,
+                   const std::function<void(const Point&)>& on_point) {
   Contest contest(seat);
   if (Status s = contest.join(); !s.ok()) return s;
   for (const std::size_t bytes : sizes) {

@@ -1,5 +1,6 @@
-// regret: how much slower the library's own choice of algorithm is than the best one, over transports, ranks and sizes. Starts
-// its own ranks on this host. Exit status: 0; 1 when something failed, or with --check when too many choices were wrong; 2 usage.
+// regret: how much slower the library's own choice of algorithm is than the best one, over transports, ranks and sizes.
+// Starts its own ranks on this host. Exit status: 0; 1 when something failed, or with --check when too many choices
+// were wrong; 2 usage.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -34,13 +35,22 @@ std::vector<std::size_t> sizes_of(const Wish& wish) {
 
 Seat seat_of(const Wish& wish, const Environment& environment) {
   const std::string& transport = wish.transports.front();
-  return {std::stoi(environment.at("TUTTI_RANK")), std::stoi(environment.at("TUTTI_RANK_COUNT")), transport, wish.label.empty() ? transport : wish.label, {}, {}};
+  return {std::stoi(environment.at("TUTTI_RANK")),
+          std::stoi(environment.at("TUTTI_RANK_COUNT")),
+          transport,
+          wish.label.empty() ? transport : wish.label,
+          {},
+          {}};
 }
 
 // One of the ranks that `tutti run` has started; rank 0 tells.
 int run_launched(const Wish& wish, const Environment& environment) {
   if (!environment.contains("TUTTI_RANK") || !environment.contains("TUTTI_RANK_COUNT"))
-    return fmt::print(stderr, "regret: {}\n", Status(Code::invalid_argument, "--launched wants to be started by tutti run: TUTTI_RANK is not set").to_string()), kExitUsage;
+    return fmt::print(
+               stderr, "regret: {}\n",
+               Status(Code::invalid_argument, "--launched wants to be started by tutti run: TUTTI_RANK is not set")
+                   .to_string()),
+           kExitUsage;
   const Seat seat = seat_of(wish, environment);
   std::vector<Point> points;
   if (seat.rank == 0) std::fputs(table_head().c_str(), stdout);
@@ -52,7 +62,9 @@ int run_launched(const Wish& wish, const Environment& environment) {
     points.push_back(point);
   });
   if (!status.ok()) return fmt::print(stderr, "regret: {}\n", status.to_string()), kExitFailed;
-  if (seat.rank == 0) fmt::print("\n{} points, {:.1f} % within {:.0f} % of the best\n", points.size(), 100 * share_within(points), 100 * (kTolerance - 1));
+  if (seat.rank == 0)
+    fmt::print("\n{} points, {:.1f} % within {:.0f} % of the best\n", points.size(), 100 * share_within(points),
+               100 * (kTolerance - 1));
   return wish.check && seat.rank == 0 && share_within(points) < kWantedShare ? kExitFailed : kExitOk;
 }
 
@@ -80,11 +92,22 @@ std::vector<Point> read_points(int fd) {
 }
 
 // One world; its points.
-int run_world(const Wish& wish, const std::string& transport, int ranks, const char* program, const Environment& environment, std::vector<Point>& points) {
+int run_world(const Wish& wish, const std::string& transport, int ranks, const char* program,
+              const Environment& environment, std::vector<Point>& points) {
   const int fd = memfd_create("points", 0);
   if (fd < 0) return std::perror("memfd_create"), kExitFailed;
-  std::vector<std::string> words = {program, "--transports", transport, "--rounds", std::to_string(wish.rounds), "--from", std::to_string(wish.from),
-                                    "--to", std::to_string(wish.to), "--factor", std::to_string(wish.factor), fmt::format("--points={}", fd)};
+  std::vector<std::string> words = {program,
+                                    "--transports",
+                                    transport,
+                                    "--rounds",
+                                    std::to_string(wish.rounds),
+                                    "--from",
+                                    std::to_string(wish.from),
+                                    "--to",
+                                    std::to_string(wish.to),
+                                    "--factor",
+                                    std::to_string(wish.factor),
+                                    fmt::format("--points={}", fd)};
   if (wish.details) words.push_back("--details");
   std::vector<char*> args;
   for (std::string& word : words) args.push_back(word.data());
@@ -102,15 +125,20 @@ int run_all(const Wish& wish, const char* program, const Environment& environmen
   std::fflush(stdout);
   for (const std::string& transport : wish.transports)
     for (const int ranks : wish.ranks)
-      if (const int status = run_world(wish, transport, ranks, program, environment, points); status != kExitOk) return status;
+      if (const int status = run_world(wish, transport, ranks, program, environment, points); status != kExitOk)
+        return status;
   const double share = share_within(points);
   fmt::print("\n{} points, {:.1f} % within {:.0f} % of the best\n", points.size(), 100 * share, 100 * (kTolerance - 1));
   if (!wish.json.empty()) {
     std::ofstream file(wish.json);
     file << "[\n";
-    for (std::size_t i = 0; i < points.size(); ++i) file << to_json(points[i]) << (i + 1 < points.size() ? ",\n" : "\n");
+    for (std::size_t i = 0; i < points.size(); ++i)
+      file << to_json(points[i]) << (i + 1 < points.size() ? ",\n" : "\n");
     file << "]\n";
-    if (!file.flush()) return fmt::print(stderr, "regret: {}\n", Status(Code::out_of_resources, fmt::format("cannot write {}", wish.json)).to_string()), kExitFailed;
+    if (!file.flush())
+      return fmt::print(stderr, "regret: {}\n",
+                        Status(Code::out_of_resources, fmt::format("cannot write {}", wish.json)).to_string()),
+             kExitFailed;
   }
   return wish.check && share < kWantedShare ? kExitFailed : kExitOk;
 }
@@ -122,14 +150,19 @@ int main(int argc, char** argv, char** names_and_values) {
   using namespace tutti::perf;
   regret::Wish wish;
   CLI::App app{"How much slower the automatic choice of all_reduce's algorithm is than the best."};
-  app.add_option("--transports", wish.transports, "shm, tcp; auto with --launched")->delimiter(',')->check(CLI::IsMember({"shm", "tcp", "auto"}));
-  app.add_flag("--launched", wish.launched, "be one of the ranks that tutti run has started, on this or several hosts; --ranks counts for nothing");
+  app.add_option("--transports", wish.transports, "shm, tcp; auto with --launched")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "tcp", "auto"}));
+  app.add_flag("--launched", wish.launched,
+               "be one of the ranks that tutti run has started, on this or several hosts; --ranks counts for nothing");
   app.add_option("--label", wish.label, "what the table calls the first transport");
   app.add_option("--ranks", wish.ranks, "numbers of ranks")->delimiter(',')->check(CLI::Range(2, 256));
-  app.add_option("--from", wish.from, "smallest size in bytes")->check(CLI::Range(std::size_t(4), std::size_t(1) << 30));
+  app.add_option("--from", wish.from, "smallest size in bytes")
+      ->check(CLI::Range(std::size_t(4), std::size_t(1) << 30));
   app.add_option("--to", wish.to, "largest size in bytes")->check(CLI::Range(std::size_t(4), std::size_t(1) << 30));
   app.add_option("--factor", wish.factor, "from size to size")->check(CLI::Range(2, 1024));
-  app.add_option("--rounds", wish.rounds, "timed rounds of each algorithm; half choose the best, half score")->check(CLI::Range(4, 10000));
+  app.add_option("--rounds", wish.rounds, "timed rounds of each algorithm; half choose the best, half score")
+      ->check(CLI::Range(4, 10000));
   app.add_flag("--check", wish.check, "exit status 1 when less than 95 % of the choices are within 10 % of the best");
   app.add_flag("--details", wish.details, "all algorithms' times under each row");
   app.add_option("--json", wish.json, "file for all times");
@@ -139,7 +172,8 @@ int main(int argc, char** argv, char** names_and_values) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);      // help
-    return fmt::print(stderr, "regret: {}\n", tutti::Status(tutti::Code::invalid_argument, error.what()).to_string()), kExitUsage;
+    return fmt::print(stderr, "regret: {}\n", tutti::Status(tutti::Code::invalid_argument, error.what()).to_string()),
+           kExitUsage;
   }
   const Environment environment = environment_of(names_and_values);
   if (wish.launched) return regret::run_launched(wish, environment);

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "perf/driver/median.h"
+
 namespace tutti::perf::regret {
 namespace {
 
@@ -17,7 +19,8 @@ double median_of_rounds(const Times& times, std::size_t first) {
 }
 
 const Times* find(const Point& point, const std::string& algorithm) {
-  const auto at = std::find_if(point.times.begin(), point.times.end(), [&](const Times& t) { return t.algorithm == algorithm; });
+  const auto at =
+      std::find_if(point.times.begin(), point.times.end(), [&](const Times& t) { return t.algorithm == algorithm; });
   return at == point.times.end() ? nullptr : &*at;
 }
 
@@ -27,13 +30,6 @@ std::string size_text(std::size_t bytes) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 Verdict judge(const Point& point) {
   Verdict out;
@@ -53,7 +49,8 @@ Verdict judge(const Point& point) {
 
 double share_within(const std::vector<Point>& points) {
   if (points.empty()) return 1;
-  const auto within = std::count_if(points.begin(), points.end(), [](const Point& p) { return judge(p).ratio <= kTolerance; });
+  const auto within =
+      std::count_if(points.begin(), points.end(), [](const Point& p) { return judge(p).ratio <= kTolerance; });
   return double(within) / double(points.size());
 }
 
@@ -63,13 +60,15 @@ std::string table_head() {
 
 std::string table_row(const Point& p) {
   const Verdict v = judge(p);
-  return fmt::format("| {} | {} | {} | {} | {:.1f} | {} | {:.1f} | {:.2f}{} |\n", p.transport, p.ranks, size_text(p.bytes), p.choice, v.choice_us, v.best,
-                     v.best_us, v.ratio, v.ratio > kTolerance ? " !" : "");
+  return fmt::format("| {} | {} | {} | {} | {:.1f} | {} | {:.1f} | {:.2f}{} |\n", p.transport, p.ranks,
+                     size_text(p.bytes), p.choice, v.choice_us, v.best, v.best_us, v.ratio,
+                     v.ratio > kTolerance ? " !" : "");
 }
 
 std::string details(const Point& point) {
   std::vector<Times> sorted = point.times;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Times& a, const Times& b) { return median(a.us) < median(b.us); });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Times& a, const Times& b) { return median(a.us) < median(b.us); });
   std::string out;
   for (const Times& t : sorted) out += fmt::format("{}{} {:.1f}", out.empty() ? "" : "  ", t.algorithm, median(t.us));
   return out;
@@ -79,15 +78,17 @@ std::string to_json(const Point& p) {
   const Verdict v = judge(p);
   Json times = Json::object();
   for (const Times& t : p.times) times[t.algorithm] = t.us;
-  return Json{{"transport", p.transport}, {"ranks", p.ranks},     {"bytes", p.bytes},         {"choice", p.choice}, {"best", v.best},
-              {"choice_us", v.choice_us}, {"best_us", v.best_us}, {"ratio", v.ratio}, {"times_us", times}}
+  return Json{{"transport", p.transport}, {"ranks", p.ranks}, {"bytes", p.bytes},
+              {"choice", p.choice},       {"best", v.best},   {"choice_us", v.choice_us},
+              {"best_us", v.best_us},     {"ratio", v.ratio}, {"times_us", times}}
       .dump();
 }
 
 Point point_from_json(const std::string& text) {
   const Json json = Json::parse(text);
   Point out{json.at("transport"), json.at("ranks"), json.at("bytes"), json.at("choice"), {}};
-  for (const auto& [algorithm, us] : json.at("times_us").items()) out.times.push_back({algorithm, us.get<std::vector<double>>()});
+  for (const auto& [algorithm, us] : json.at("times_us").items())
+    out.times.push_back({algorithm, us.get<std::vector<double>>()});
   return out;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// Verdict: from the times of every algorithm at one point (transport, ranks, size) to what the automatic choice cost. The best
-// algorithm is chosen on half of the rounds and scored on the other half, so that luck does not count. Values; no clocks.
+// Verdict: from the times of every algorithm at one point (transport, ranks, size) to what the automatic choice cost.
+// The best algorithm is chosen on half of the rounds and scored on the other half,
+// so that luck does not count. Values; no clocks.
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -29,7 +30,6 @@ struct Verdict {
 inline constexpr double kTolerance = 1.10;    // a choice within this ratio counts as right
 inline constexpr double kWantedShare = 0.95;  // of points with such a choice
 
-double median(std::vector<double> values);    // 0 without values
 Verdict judge(const Point& point);
 double share_within(const std::vector<Point>& points);   // 1 without points
 

@@ -1,5 +1,6 @@
-// What connections by strangers cost a running job: two ranks over TCP on one core, strangers from a process of its own on another, in
-// slices of time with them and without, in turn. Prints the medians of both and of the ratio of neighbours.
+// What connections by strangers cost a running job: two ranks over TCP on one core, strangers from a process of its own
+// on another, in slices of time with them and without, in turn. Prints the medians of both and of the ratio of
+// neighbours.
 //   strangers_perf [STRANGERS=10000] [PAIRS=20] [BYTES=4096]
 #include <netinet/in.h>
 #include <sched.h>
@@ -19,6 +20,8 @@
 #include <new>
 #include <string>
 #include <vector>
+
+#include "perf/driver/median.h"
 
 namespace {
 
@@ -61,7 +64,9 @@ void knock(int port, int number) {
   to.sin_port = htons(std::uint16_t(port));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) {
-    const std::string words = number % 3 == 0 ? "" : number % 3 == 1 ? "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" : std::string(300, char(number));
+    const std::string words = number % 3 == 0   ? ""
+                              : number % 3 == 1 ? "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+                                                : std::string(300, char(number));
     if (!words.empty() && ::send(fd, words.data(), words.size(), MSG_NOSIGNAL) < 0) std::perror("send");
     const linger at_once{1, 0};               // no port of ours stays behind
     ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -99,16 +104,12 @@ double work(tutti::Communicator& comm, std::vector<float>& x, const auto& over) 
   int rounds = 0;
   for (float more = 1; more != 0; ++rounds) {
     for (int i = 0; i < 10; ++i)
-      if (!comm.all_reduce({x.data(), x.data(), x.size(), tutti::DataType::f32, tutti::ReduceOp::max}).wait().ok()) std::exit(1);
+      if (!comm.all_reduce({x.data(), x.data(), x.size(), tutti::DataType::f32, tutti::ReduceOp::max}).wait().ok())
+        std::exit(1);
     if (comm.rank() == 0) more = over() ? 0 : 1;
     if (!comm.broadcast({&more, &more, 1, tutti::DataType::f32, 0}).wait().ok()) std::exit(1);
   }
   return 10 * rounds / std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 double load() {
@@ -122,12 +123,14 @@ int main(int argc, char** argv) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 10'000, pairs = argc > 2 ? std::atoi(argv[2]) : 20;
   std::vector<float> x((argc > 3 ? std::size_t(std::atoi(argv[3])) : 4096) / sizeof(float), 1);
   if (count < 1 || pairs < 1 || x.empty()) {
-    const tutti::Status wrong(tutti::Code::invalid_argument, "usage: strangers_perf [STRANGERS] [PAIRS] [BYTES], numbers of at least 1, 1 and 4");
+    const tutti::Status wrong(tutti::Code::invalid_argument,
+                              "usage: strangers_perf [STRANGERS] [PAIRS] [BYTES], numbers of at least 1, 1 and 4");
     std::fprintf(stderr, "strangers_perf: %s\n", wrong.to_string().c_str());
     return 2;
   }
   ::setenv("TUTTI_TRANSPORT", "tcp", 1);
-  Board& board = *new (::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Board{};
+  Board& board =
+      *new (::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Board{};
   const std::string address = "@strangers-" + std::to_string(::getpid());
   const pid_t crowd = ::fork();
   if (crowd == 0) strangers(board, 1);
@@ -150,7 +153,10 @@ int main(int argc, char** argv) {
   board.over = true;
   ::waitpid(crowd, nullptr, 0);
   ::waitpid(other, nullptr, 0);
-  std::printf("%d strangers in %d slices, all_reduce of %zu bytes, load %.1f: %.0f operations a second without them, %.0f with them; ratio of neighbours %.3f (median)\n",
-              board.knocked.load(), pairs, x.size() * sizeof(float), load(), median(without), median(with), median(ratios));
+  std::printf(
+      "%d strangers in %d slices, all_reduce of %zu bytes, load %.1f: %.0f operations a second without them, %.0f with "
+      "them; ratio of neighbours %.3f (median)\n",
+      board.knocked.load(), pairs, x.size() * sizeof(float), load(), tutti::perf::median(without),
+      tutti::perf::median(with), tutti::perf::median(ratios));
   return 0;
 }

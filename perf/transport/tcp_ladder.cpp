@@ -22,6 +22,7 @@
 
 #include "core/check.h"
 #include "core/posix_loop.h"
+#include "perf/driver/median.h"
 #include "transport/tcp/tcp_transport.h"
 
 namespace {
@@ -162,11 +163,6 @@ class Ours final : public Listener {
   std::vector<std::pair<SegmentHeader, std::vector<std::byte>>> early_;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 // Seconds of one 8-byte hop: half a round trip, median.
 using SendEight = std::function<void(const std::byte*)>;
 using ReceiveEight = std::function<void(std::byte*)>;
@@ -182,7 +178,7 @@ double hop(int side, const SendEight& send, const ReceiveEight& receive) {
     trips.push_back(end - start);
     start = end;
   }
-  return median(trips) / 2;
+  return perf::median(trips) / 2;
 }
 
 double hop(int side, Bare& bare) {
@@ -219,10 +215,10 @@ std::vector<Rung> make_rungs(PosixLoop& loop, int side, int pipe[2], int sockets
 }
 
 void print(const std::vector<Rung>& rungs) {
-  const double bare_hop = median(rungs[0].hops), bare_rate = median(rungs[0].rates);
+  const double bare_hop = perf::median(rungs[0].hops), bare_rate = perf::median(rungs[0].rates);
   fmt::print("{:8}  {:>12}  {:>6}  {:>14}  {:>6}\n", "", "8 B hop us", "x bare", "16 MB GB/s/way", "x bare");
   for (const Rung& rung : rungs) {
-    const double seconds = median(rung.hops), rate = median(rung.rates);
+    const double seconds = perf::median(rung.hops), rate = perf::median(rung.rates);
     fmt::print("{:8}  {:12.2f}  {:6.2f}  {:14.2f}  {:6.2f}\n", rung.name, seconds * 1e6, seconds / bare_hop, rate,
                rate / bare_rate);
   }

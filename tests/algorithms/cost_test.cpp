@@ -137,21 +137,25 @@ TEST(Borders, closed_forms_are_what_the_schedules_do) {
       for (Request request : requests(*generator, p)) {
         for (const Levels& levels : groupings(p)) {
           request.levels = levels;
-          if (!generator->refusal(request).empty() || Nest::refusal(request).find("within") != std::string_view::npos) continue;
+          if (!generator->refusal(request).empty() || Nest::refusal(request).find("within") != std::string_view::npos)
+            continue;
           std::vector<Schedule> schedules;
           for (int rank = 0; rank < p; ++rank) schedules.push_back(generator->generate(request, rank));
           const std::vector<Border> said = generator->borders(request), counted = count_borders(request, schedules);
           ASSERT_EQ(said.size(), levels.size() + 1);
           ASSERT_EQ(counted.size(), levels.size() + 1);
-          // A circulant message in two parts, at ranks where blocks pass the last one, is taken as one: its chain may seem to have a
-          // hop that only the other part has.
+          // A circulant message in two parts, at ranks where blocks pass the last one, is taken as one: its chain may
+          // seem to have a hop that only the other part has.
           const bool circulant = generator->name() == "circulant";
-          const auto at = std::mismatch(said.begin(), said.end(), counted.begin(), [](const Border& a, const Border& b) { return a.hops == b.hops; });
+          const auto at = std::mismatch(said.begin(), said.end(), counted.begin(),
+                                        [](const Border& a, const Border& b) { return a.hops == b.hops; });
           const bool longer = at.first != said.end();
           if (longer && circulant) { EXPECT_EQ(at.first->hops, at.second->hops + 1) << described(request); }
           for (std::size_t level = 0; level < said.size(); ++level) {
-            EXPECT_NEAR(said[level].bytes, counted[level].bytes, 1e-9) << generator->name() << " " << described(request) << " border " << level;
-            EXPECT_EQ(said[level].messages, counted[level].messages) << generator->name() << " " << described(request) << " border " << level;
+            EXPECT_NEAR(said[level].bytes, counted[level].bytes, 1e-9)
+                << generator->name() << " " << described(request) << " border " << level;
+            EXPECT_EQ(said[level].messages, counted[level].messages)
+                << generator->name() << " " << described(request) << " border " << level;
           }
           EXPECT_TRUE(circulant || !longer) << generator->name() << " " << described(request) << ": hops differ";
           ++compared;
@@ -177,7 +181,8 @@ TEST(Borders, two_sockets_of_four) {
   EXPECT_EQ(nested[0].hops, 2);
   // Dealt out in turn, the ring still crosses twice a loop.
   EXPECT_EQ(of("ring", {{0, 1, 0, 1, 0, 1, 0, 1}})[0].hops, 4);
-  EXPECT_EQ(nested_order(request_for(Collective::all_reduce, 8, {{0, 1, 0, 1, 0, 1, 0, 1}})), (std::vector<int>{0, 2, 4, 6, 1, 3, 5, 7}));
+  EXPECT_EQ(nested_order(request_for(Collective::all_reduce, 8, {{0, 1, 0, 1, 0, 1, 0, 1}})),
+            (std::vector<int>{0, 2, 4, 6, 1, 3, 5, 7}));
   EXPECT_TRUE(nested_order(request_for(Collective::all_reduce, 8, sockets)).empty());
 }
 

@@ -88,7 +88,8 @@ inline std::vector<Request> requests(const Generator& generator, int rank_count)
         }
         if (!along) continue;
         for (int rank = rank_count; rank > 0; --rank) request.order.push_back((rank * 7 + 3) % rank_count);
-        for (request.channels = 2; request.channels < 6 && rank_count % 7 != 0 && rank_count <= 12; ++request.channels) {
+        for (request.channels = 2; request.channels < 6 && rank_count % 7 != 0 && rank_count <= 12;
+             ++request.channels) {
           request.levels = groupings(rank_count)[std::size_t(request.channels)];
           add(request);
         }

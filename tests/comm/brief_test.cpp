@@ -85,7 +85,8 @@ Request request_of(Collective what, int ranks, bool in_place, int root = 0) {
 std::unique_ptr<Brief> brief_of(const Request& request, int rank, const char* algorithm, const Binding& shape) {
   const auto* generator = algorithms::find_generator(algorithm);
   if (!generator || !generator->refusal(request).empty()) return nullptr;
-  return Brief::of(std::make_shared<Program>(compile(request, rank, algorithm, generator->generate(request, rank))), shape);
+  return Brief::of(std::make_shared<Program>(compile(request, rank, algorithm, generator->generate(request, rank))),
+                   shape);
 }
 
 Binding shape_of(Collective what, std::uint64_t count) {
@@ -107,27 +108,36 @@ Numbers random_numbers(std::size_t count, std::mt19937& dice) {
   return out;
 }
 
+// Whose input, and whose output, is a block for each rank.
+bool takes_all(Collective what) {
+  return what == Collective::reduce_scatter || what == Collective::scatter || what == Collective::all_to_all;
+}
+bool gives_all(Collective what) {
+  return what == Collective::all_gather || what == Collective::gather || what == Collective::all_to_all;
+}
+
 TEST(Brief, AllCollectivesOfTheDirectAlgorithm) {
   std::mt19937 dice(5);
   int seen = 0;
-  for (const Collective what : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast, Collective::all_to_all,
-                                Collective::reduce, Collective::gather, Collective::scatter})
+  for (const Collective what :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::broadcast,
+        Collective::all_to_all, Collective::reduce, Collective::gather, Collective::scatter})
     for (int n = 1; n <= 6; ++n)
       for (const bool in_place : {false, true})
         for (const std::uint64_t count : {1, 2, 5, 100}) {
           const int root = int(dice() % unsigned(n));
-          const bool full_in = what == Collective::reduce_scatter || what == Collective::scatter || what == Collective::all_to_all;
-          const bool full_out = what == Collective::all_gather || what == Collective::gather || what == Collective::all_to_all;
-          const std::size_t in_count = full_in ? count * std::size_t(n) : count, out_count = full_out ? count * std::size_t(n) : count;
+          const std::size_t in_count = takes_all(what) ? count * std::size_t(n) : count;
+          const std::size_t out_count = gives_all(what) ? count * std::size_t(n) : count;
           World world(n);
           std::vector<Numbers> inputs, memory;
           std::vector<Binding> bindings;
           std::vector<std::unique_ptr<Brief>> briefs;
           for (int r = 0; r < n; ++r) {
             inputs.push_back(random_numbers(in_count, dice));
-            const std::size_t larger = std::max(in_count, out_count), at = in_count == out_count ? 0 : count * std::size_t(r);
-            memory.emplace_back(in_place ? larger : in_count + out_count, 0);
-            const std::size_t in_at = in_place && full_out ? at : 0, out_at = !in_place ? in_count : full_in ? at : 0;
+            const std::size_t at = in_count == out_count ? 0 : count * std::size_t(r);
+            memory.emplace_back(in_place ? std::max(in_count, out_count) : in_count + out_count, 0);
+            const std::size_t in_at = in_place && gives_all(what) ? at : 0;
+            const std::size_t out_at = !in_place ? in_count : takes_all(what) ? at : 0;
             std::copy(inputs.back().begin(), inputs.back().end(), memory.back().begin() + std::ptrdiff_t(in_at));
             Binding b = shape_of(what, count);
             b.input = reinterpret_cast<const std::byte*>(memory.back().data() + in_at);
@@ -135,10 +145,13 @@ TEST(Brief, AllCollectivesOfTheDirectAlgorithm) {
             bindings.push_back(b);
             briefs.push_back(brief_of(request_of(what, n, in_place, root), r, "direct", b));
           }
-          // Blocks of an all_to_all in place are set aside first; the root of a rooted one may have other steps than the rest.
+          // Blocks of an all_to_all in place are set aside first; the root may have other steps than the rest.
           if (std::any_of(briefs.begin(), briefs.end(), [](const auto& b) { return !b; })) continue;
           ++seen;
-          const auto name = [&] { return std::string(name_of(what)) + " n " + std::to_string(n) + (in_place ? " in place" : "") + " count " + std::to_string(count); };
+          const auto name = [&] {
+            return std::string(name_of(what)) + " n " + std::to_string(n) + (in_place ? " in place" : "") + " count " +
+                   std::to_string(count);
+          };
           for (int r = 0; r < n; ++r) {
             Brief& brief = *briefs[std::size_t(r)];
             ASSERT_TRUE(brief.fits(world.of(r)));
@@ -162,8 +175,10 @@ TEST(Brief, AllCollectivesOfTheDirectAlgorithm) {
                 if (what == Collective::reduce_scatter) wanted += std::uint32_t(theirs[count * std::size_t(r) + i]);
               }
               if (what == Collective::broadcast) wanted = std::uint32_t(inputs[std::size_t(root)][i]);
-              if (what == Collective::scatter) wanted = std::uint32_t(inputs[std::size_t(root)][count * std::size_t(r) + i]);
-              if (what == Collective::all_gather || what == Collective::gather) wanted = std::uint32_t(inputs[block][k]);
+              if (what == Collective::scatter)
+                wanted = std::uint32_t(inputs[std::size_t(root)][count * std::size_t(r) + i]);
+              if (what == Collective::all_gather || what == Collective::gather)
+                wanted = std::uint32_t(inputs[block][k]);
               if (what == Collective::all_to_all) wanted = std::uint32_t(inputs[block][count * std::size_t(r) + k]);
               ASSERT_EQ(std::uint32_t(out[i]), wanted) << name() << " rank " << r << " element " << i;
             }
@@ -176,19 +191,22 @@ TEST(Brief, WhatItIsNot) {
   const Request three = request_of(Collective::all_reduce, 3, false);
   EXPECT_NE(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, 1000)), nullptr);
   EXPECT_EQ(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, 1024)), nullptr) << "4096 bytes";
-  EXPECT_EQ(brief_of(three, 0, "ring", shape_of(Collective::all_reduce, 3)), nullptr) << "what it sends second has come first";
+  EXPECT_EQ(brief_of(three, 0, "ring", shape_of(Collective::all_reduce, 3)), nullptr)
+      << "what it sends second has come first";
   Binding cut = shape_of(Collective::all_reduce, 100);
   cut.segment_limit = 64;
   EXPECT_EQ(brief_of(three, 0, "direct", cut), nullptr) << "several segments";
   Binding uneven = shape_of(Collective::all_gather, 0);
   uneven.out.counts = {1, 2, 3};
   uneven.out.offsets = {0, 1, 3};
-  EXPECT_EQ(brief_of(request_of(Collective::all_gather, 3, false), 0, "direct", uneven), nullptr) << "sizes that the call does not tell";
+  EXPECT_EQ(brief_of(request_of(Collective::all_gather, 3, false), 0, "direct", uneven), nullptr)
+      << "sizes that the call does not tell";
 }
 
 TEST(Brief, NeedsWiresThatCanBeLookedAt) {
   World world(3);
-  const auto brief = brief_of(request_of(Collective::all_reduce, 3, false), 1, "direct", shape_of(Collective::all_reduce, 2));
+  const auto brief =
+      brief_of(request_of(Collective::all_reduce, 3, false), 1, "direct", shape_of(Collective::all_reduce, 2));
   EXPECT_TRUE(brief->fits(world.of(1)));
   world.end(1, 2).bytes = 0;
   EXPECT_FALSE(brief->fits(world.of(1)));

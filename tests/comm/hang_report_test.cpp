@@ -30,7 +30,8 @@ HangReport explain(const std::vector<std::optional<Report>>& reports, std::vecto
   about.quiet = 10500;
   about.rank_count = int(reports.size());
   std::map<int, HangKnowledge> known;
-  for (int r = 0; r < about.rank_count; ++r) known[r] = {reports[std::size_t(r)] ? &*reports[std::size_t(r)] : nullptr, 100 + r, false};
+  for (int r = 0; r < about.rank_count; ++r)
+    known[r] = {reports[std::size_t(r)] ? &*reports[std::size_t(r)] : nullptr, 100 + r, false};
   for (const int r : gone) known[r].gone = true;
   return explain_hang(about, known);
 }
@@ -38,10 +39,13 @@ HangReport explain(const std::vector<std::optional<Report>>& reports, std::vecto
 std::string name(int world_rank) { return "rank " + std::to_string(world_rank) + " (h, pid 1)"; }
 
 TEST(HangReport, TellsTheKindsApart) {
-  const HangReport report = explain({waiting({stand(1, false)}), Report{kSequence, false, {}, {}}, std::nullopt, waiting({stand(0, false, kOther)}),
-                                     Report{kSequence, true, {}, {stand(2, false, kCall, kSequence - 1)}}, Report{kSequence + 3, false, {}, {}}, std::nullopt},
-                                    {6});
-  const std::vector<State> wanted{State::waits, State::not_called, State::silent, State::other_call, State::behind, State::done, State::gone};
+  const HangReport report =
+      explain({waiting({stand(1, false)}), Report{kSequence, false, {}, {}}, std::nullopt,
+               waiting({stand(0, false, kOther)}), Report{kSequence, true, {}, {stand(2, false, kCall, kSequence - 1)}},
+               Report{kSequence + 3, false, {}, {}}, std::nullopt},
+              {6});
+  const std::vector<State> wanted{State::waits,  State::not_called, State::silent, State::other_call,
+                                  State::behind, State::done,       State::gone};
   for (std::size_t r = 0; r < wanted.size(); ++r) EXPECT_EQ(report.rows[r].state, wanted[r]) << r;
   const std::string text = report.text(name);
   EXPECT_THAT(text, HasSubstr("operation 7 all_reduce f32[1024] sum"));
@@ -56,7 +60,8 @@ TEST(HangReport, TellsTheKindsApart) {
 }
 
 TEST(HangReport, ALinkStallsWhereOneSendsAndTheOtherLacks) {
-  HangReport report = explain({waiting({stand(1, false)}), waiting({stand(0, true), stand(2, false)}), waiting({stand(1, false)})});
+  HangReport report =
+      explain({waiting({stand(1, false)}), waiting({stand(0, true), stand(2, false)}), waiting({stand(1, false)})});
   ASSERT_EQ(report.stalled.size(), 1u);
   EXPECT_EQ(report.stalled[0], (HangReport::Stalled{1, 0}));
   EXPECT_THAT(report.text(name), HasSubstr("the link rank 101 (h, pid 1) -> rank 100 (h, pid 1) stalls"));
@@ -70,7 +75,8 @@ TEST(HangReport, ALinkStallsWhereOneSendsAndTheOtherLacks) {
 }
 
 TEST(HangReport, SurvivesTheWireAndRefusesNonsense) {
-  const HangReport report = explain({waiting({stand(1, false), stand(2, true)}), std::nullopt, waiting({stand(0, true)})});
+  const HangReport report =
+      explain({waiting({stand(1, false), stand(2, true)}), std::nullopt, waiting({stand(0, true)})});
   const std::string bytes = report.encode();
   const auto back = HangReport::decode(bytes);
   ASSERT_TRUE(back);
@@ -81,7 +87,8 @@ TEST(HangReport, SurvivesTheWireAndRefusesNonsense) {
 }
 
 TEST(HangReport, IsBoundedAndKeepsTheCauses) {
-  std::vector<std::optional<Report>> reports(200, waiting({stand(150, false), stand(150, false), stand(150, false), stand(150, false)}));
+  std::vector<std::optional<Report>> reports(
+      200, waiting({stand(150, false), stand(150, false), stand(150, false), stand(150, false)}));
   reports[150] = std::nullopt;
   reports[160] = Report{kSequence, false, {}, {}};
   const HangReport report = explain(reports);

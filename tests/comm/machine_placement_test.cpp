@@ -30,14 +30,17 @@ TEST(MachinePlacement, TheDualEpycHostHasTwoGroupsOfFour) {
   const auto machine = place_on(dual_epyc(), 8, 1);
   ASSERT_TRUE(machine.ok()) << machine.status().to_string();
   EXPECT_EQ(machine->device, "GPU");
-  EXPECT_EQ(machine->placement.levels, (std::vector<std::vector<int>>{{0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}}));
+  EXPECT_EQ(machine->placement.levels,
+            (std::vector<std::vector<int>>{{0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}}));
 }
 
-// At most 3 + 3 hops for small and middle sizes, of them at most 2 between the sockets; a large ring crosses them twice a loop.
+// At most 3 + 3 hops for small and middle sizes, of them at most 2 between the
+// sockets; a large ring crosses them twice a loop.
 TEST(MachinePlacement, TheDualEpycHostIsNotServedByAPlainRing) {
   const auto machine = place_on(dual_epyc(), 8, 1);
   ASSERT_TRUE(machine.ok());
-  for (const std::uint64_t bytes : {std::uint64_t(8), std::uint64_t(4096), std::uint64_t(64) << 10, std::uint64_t(1) << 20}) {
+  for (const std::uint64_t bytes :
+       {std::uint64_t(8), std::uint64_t(4096), std::uint64_t(64) << 10, std::uint64_t(1) << 20}) {
     const Plan best = plans(*machine, 8, bytes).front();
     const auto borders = best.generator->borders({Collective::all_reduce, 8, 0, false, machine->placement.levels});
     int hops = 0;
@@ -45,12 +48,13 @@ TEST(MachinePlacement, TheDualEpycHostIsNotServedByAPlainRing) {
     EXPECT_LE(hops, 6) << best.generator->name() << " at " << bytes;
     EXPECT_LE(borders[1].hops, 2) << best.generator->name() << " at " << bytes;
   }
-  const auto ring = algorithms::find_generator("ring")->borders({Collective::all_reduce, 8, 0, false, machine->placement.levels});
+  const auto ring =
+      algorithms::find_generator("ring")->borders({Collective::all_reduce, 8, 0, false, machine->placement.levels});
   EXPECT_EQ(ring[1].hops, 4);
 }
 
-// A square of links without diagonals: going 0 1 2 3 leaves the links twice, the ring of the planner never does, nor between hosts
-// more often than once a host.
+// A square of links without diagonals: going 0 1 2 3 leaves the links twice, the ring of the planner never does, nor
+// between hosts more often than once a host.
 TEST(MachinePlacement, RingsGoAlongTheLinks) {
   const auto graph = topology::read_file(TUTTI_SOURCE_DIR "/tests/topology/data/cube-mesh-soc.txt");
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
@@ -91,7 +95,9 @@ TEST(MachinePlacement, CoresAreSharedOutOverNumaNodes) {
   const auto machine = place_on(*graph, 8, 1);
   ASSERT_TRUE(machine.ok());
   EXPECT_EQ(machine->device, "CPU");
-  EXPECT_EQ(machine->placement.levels, (std::vector<std::vector<int>>{{0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}}));
+  EXPECT_EQ(
+      machine->placement.levels,
+      (std::vector<std::vector<int>>{{0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}}));
 }
 
 TEST(MachinePlacement, ImpossibleNumbersAreRefused) {

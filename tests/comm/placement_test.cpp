@@ -63,8 +63,12 @@ std::string best(const Placement& placement, int ranks, std::uint64_t bytes) {
 }
 
 TEST(Placement, SeveralRanksAHostAreServedHierarchically) {
-  const Placement p = place_ranks(ranks_at({{0, -1, -1}, {0, -1, -1}, {0, -1, -1}, {0, -1, -1}, {1, -1, -1}, {1, -1, -1}, {1, -1, -1}, {1, -1, -1}}), {});
-  for (const std::uint64_t bytes : {std::uint64_t(64) << 10, std::uint64_t(1) << 20, std::uint64_t(64) << 20}) EXPECT_EQ(best(p, 8, bytes), "hierarchical") << bytes;
+  const Placement p = place_ranks(
+      ranks_at(
+          {{0, -1, -1}, {0, -1, -1}, {0, -1, -1}, {0, -1, -1}, {1, -1, -1}, {1, -1, -1}, {1, -1, -1}, {1, -1, -1}}),
+      {});
+  for (const std::uint64_t bytes : {std::uint64_t(64) << 10, std::uint64_t(1) << 20, std::uint64_t(64) << 20})
+    EXPECT_EQ(best(p, 8, bytes), "hierarchical") << bytes;
 }
 
 TEST(Placement, PlanningIsQuick) {
@@ -83,7 +87,8 @@ TEST(Placement, PlanningIsQuick) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2)) << "a hundred new sizes";
 }
 
-// Predictions say direct; a clock says that two_shot is faster at 128 KB, and that whoever was not tried is as slow as they are.
+// Predictions say direct; a clock says that two_shot is faster at 128 KB, and that
+// whoever was not tried is as slow as they are.
 TEST(Planner, TrialsDecideNearTheirSize) {
   Prices prices;
   Planner assumed({}, false, prices);
@@ -93,7 +98,8 @@ TEST(Planner, TrialsDecideNearTheirSize) {
   const auto predicted = *assumed.plans(question);
   ASSERT_GT(predicted.size(), 2u);
   const std::string first(predicted[0].generator->name()), second(predicted[1].generator->name());
-  prices.trials = {4, "", {{first, 128 << 10, 3 * predicted[0].seconds}, {second, 128 << 10, 2 * predicted[0].seconds}}};
+  prices.trials = {
+      4, "", {{first, 128 << 10, 3 * predicted[0].seconds}, {second, 128 << 10, 2 * predicted[0].seconds}}};
   Planner tried({}, false, prices);
   const auto plans = *tried.plans(question);
   EXPECT_EQ(plans[0].generator->name(), second);

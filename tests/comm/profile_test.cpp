@@ -32,14 +32,17 @@ Figures some_figures() {
 
 Profile some_profile() {
   Profile profile{some_figures(), {}};
-  profile.keep(Medium::memory, {4, "", {{"direct", 128 << 10, 1.5e-4}, {"two_shot", 128 << 10, 1.25e-4}, {"direct", 512 << 10, 8e-4}}});
+  profile.keep(Medium::memory,
+               {4, "", {{"direct", 128 << 10, 1.5e-4}, {"two_shot", 128 << 10, 1.25e-4}, {"direct", 512 << 10, 8e-4}}});
   profile.keep(Medium::sockets, {2, "1+1", {}});
   return profile;
 }
 
 class ProfileFile : public testing::Test {
  protected:
-  ProfileFile() : folder_(testing::TempDir() + "/profile-" + std::to_string(::getpid())) { std::filesystem::remove_all(folder_); }
+  ProfileFile() : folder_(testing::TempDir() + "/profile-" + std::to_string(::getpid())) {
+    std::filesystem::remove_all(folder_);
+  }
   ~ProfileFile() override { std::filesystem::remove_all(folder_); }
   std::string folder_;
 };
@@ -67,13 +70,15 @@ TEST_F(ProfileFile, OfAnotherMachineIsNotRead) {
   for (const MachineKey& key : others) {
     EXPECT_EQ(read_profile(folder_, key), Profile{});
     // Nor when it lies where that machine's would.
-    EXPECT_THAT(parse_profile(profile_text(some_key(), some_profile()), key).status().text(), HasSubstr("another machine"));
+    EXPECT_THAT(parse_profile(profile_text(some_key(), some_profile()), key).status().text(),
+                HasSubstr("another machine"));
   }
 }
 
 TEST_F(ProfileFile, DamageIsToldAndIgnored) {
   const std::string whole = profile_text(some_key(), some_profile());
-  for (std::size_t size = 0; size + 2 < whole.size(); ++size) EXPECT_FALSE(parse_profile(whole.substr(0, size), some_key()).ok()) << size;
+  for (std::size_t size = 0; size + 2 < whole.size(); ++size)
+    EXPECT_FALSE(parse_profile(whole.substr(0, size), some_key()).ok()) << size;
   std::filesystem::create_directories(folder_);
   std::ofstream(profile_path(folder_, some_key())) << whole.substr(0, whole.size() / 2);
   testing::internal::CaptureStderr();
@@ -90,7 +95,8 @@ TEST_F(ProfileFile, BytesChangedAtRandomNeverGiveAbsurdFigures) {
   int read = 0;
   for (int trial = 0; trial < 3000; ++trial) {
     std::string text = whole;
-    for (int changes = 1 + int(random() % 3); changes > 0; --changes) text[random() % text.size()] = "0123456789eE.-+\"{}[],: \0x"[random() % 25];
+    for (int changes = 1 + int(random() % 3); changes > 0; --changes)
+      text[random() % text.size()] = "0123456789eE.-+\"{}[],: \0x"[random() % 25];
     const auto profile = parse_profile(text, some_key());
     if (!profile) continue;
     ++read;
@@ -110,10 +116,12 @@ TEST_F(ProfileFile, AbsurdFiguresMakeTheFileUnusable) {
     EXPECT_NE(at, std::string::npos) << from;
     return parse_profile(text.replace(at, std::string(from).size(), to), some_key()).status();
   };
-  for (const char* value : {"\"alpha_s\": 0", "\"alpha_s\": -3e-07", "\"alpha_s\": 5", "\"alpha_s\": 1e999", "\"alpha_s\": null", "\"alpha_s\": \"fast\""})
+  for (const char* value : {"\"alpha_s\": 0", "\"alpha_s\": -3e-07", "\"alpha_s\": 5", "\"alpha_s\": 1e999",
+                            "\"alpha_s\": null", "\"alpha_s\": \"fast\""})
     EXPECT_FALSE(status_with("\"alpha_s\": 3e-07", value).ok()) << value;
   EXPECT_THAT(status_with("\"alpha_s\": 3e-07", "\"alpha_s\": 5").text(), HasSubstr("memory are absurd"));
-  EXPECT_THAT(status_with("\"cached_s_per_byte\": 5e-12", "\"cached_s_per_byte\": 1").text(), HasSubstr("reductions are absurd"));
+  EXPECT_THAT(status_with("\"cached_s_per_byte\": 5e-12", "\"cached_s_per_byte\": 1").text(),
+              HasSubstr("reductions are absurd"));
   EXPECT_THAT(status_with("\"memory\": {", "\"pigeons\": {").text(), HasSubstr("pigeons"));
   EXPECT_THAT(status_with("\"format\": 3", "\"format\": 1").text(), HasSubstr("format"));
   EXPECT_THAT(status_with("\"seconds\": 0.00015", "\"seconds\": -1").text(), HasSubstr("trials are absurd"));
@@ -149,7 +157,8 @@ TEST(Figures, TravelAndAreCheckedOnArrival) {
 }
 
 TEST(Figures, BoundsTakeAnything) {
-  const double odd[] = {0, -1, 1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
+  const double odd[] = {0, -1, 1e300, std::numeric_limits<double>::infinity(),
+                        std::numeric_limits<double>::quiet_NaN()};
   for (const double value : odd) {
     EXPECT_TRUE(plausible(bounded(LinkFigures{value, value, value}))) << value;
     EXPECT_TRUE(plausible(bounded(ReductionFigures{value, value}))) << value;

@@ -87,7 +87,9 @@ TEST_F(RosterTest, LinesOfAnotherHostMayComeLate) {
 
 TEST_F(RosterTest, TheFirstEndCountsAndNonsenseCountsNothing) {
   add("job 2 1");
-  for (const char* line : {"wait", "wait 2 a", "wait -1 a", "wait x a", "offer a 0 2 zz", "formed 7:a", "gone 9", "", "formed", "job 5 5"}) add(line);
+  for (const char* line :
+       {"wait", "wait 2 a", "wait -1 a", "wait x a", "offer a 0 2 zz", "formed 7:a", "gone 9", "", "formed", "job 5 5"})
+    add(line);
   EXPECT_EQ(roster_.count(State::absent), 2);
   EXPECT_EQ(roster_.ranks(), 2);
   EXPECT_FALSE(roster_.end());
@@ -121,7 +123,8 @@ TEST_F(RosterTest, LinesOfManyStayWhole) {
   for (auto& writer : writers) writer.join();
   ASSERT_TRUE(roster_.read().ok());
   ASSERT_EQ(roster_.waiting().size(), 64u);
-  for (const auto& waiting : roster_.waiting()) EXPECT_EQ(waiting.ticket, fmt::format("{:016x}", waiting.slot * 100 + 19));
+  for (const auto& waiting : roster_.waiting())
+    EXPECT_EQ(waiting.ticket, fmt::format("{:016x}", waiting.slot * 100 + 19));
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ inline algorithms::Request request_of(Collective what, int ranks, std::vector<st
   return {.collective = what, .rank_count = ranks, .levels = std::move(levels)};
 }
 
-inline Simulation run(const char* algorithm, const algorithms::Request& request, const Placement& machine, const Load& load,
-                      const SimulationOptions& options = {}) {
+inline Simulation run(const char* algorithm, const algorithms::Request& request, const Placement& machine,
+                      const Load& load, const SimulationOptions& options = {}) {
   const auto result = simulate(*algorithms::find_generator(algorithm), request, machine, load, options);
   EXPECT_TRUE(result.ok()) << algorithm << ": " << result.status().to_string();
   return result.ok() ? *result : Simulation{};

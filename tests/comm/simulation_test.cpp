@@ -337,7 +337,8 @@ TEST(Simulation, TellsHowFarItIsAndCanBeGivenUp) {
   EXPECT_EQ(told.front(), std::pair(1, 16));
   EXPECT_EQ(told.back(), std::pair(16, 16));
   options.go_on = [](int done, int) { return done < 3; };
-  EXPECT_EQ(simulate(*algorithms::find_generator("tree"), request, machine, {.bytes = 1024}, options).status().code(), Code::aborted);
+  EXPECT_EQ(simulate(*algorithms::find_generator("tree"), request, machine, {.bytes = 1024}, options).status().code(),
+            Code::aborted);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Encrypted streams: bytes go through whole in both directions, and neither another secret nor a changed byte nor one that is sent
-// twice gets through.
+// Encrypted streams: bytes go through whole in both directions, and neither another secret nor a changed byte nor one
+// that is sent twice gets through.
 #include "comm/tls_stream.h"
 
 #include <gmock/gmock.h>
@@ -29,11 +29,14 @@ Secret secret_of(unsigned seed) {
 class Tls : public ::testing::Test {
  protected:
   // Handshakes over two pipes. The ends' results; not done: null status.
-  void connect(const Secret& client, const Secret& server, std::uint64_t rekey_after = 1 << 20, const Faults& there = {}, const Faults& back = {}) {
+  void connect(const Secret& client, const Secret& server, std::uint64_t rekey_after = 1 << 20,
+               const Faults& there = {}, const Faults& back = {}) {
     out_ = std::make_shared<Pipe>(64 << 10, there);
     back_ = std::make_shared<Pipe>(64 << 10, back);
-    auto a = secure(loop_, std::make_unique<MemoryStream>(loop_, back_, out_, "a:1", "b:1"), client, TlsRole::client, TimePoint::max(), rekey_after);
-    auto b = secure(loop_, std::make_unique<MemoryStream>(loop_, out_, back_, "b:1", "a:1"), server, TlsRole::server, TimePoint::max(), rekey_after);
+    auto a = secure(loop_, std::make_unique<MemoryStream>(loop_, back_, out_, "a:1", "b:1"), client, TlsRole::client,
+                    TimePoint::max(), rekey_after);
+    auto b = secure(loop_, std::make_unique<MemoryStream>(loop_, out_, back_, "b:1", "a:1"), server, TlsRole::server,
+                    TimePoint::max(), rekey_after);
     a.start();
     b.start();
     for (int i = 0; i < 10000 && !(a.done() && b.done()); ++i) loop_.run(Nanoseconds(0));
@@ -53,7 +56,8 @@ class Tls : public ::testing::Test {
     for (int idle = 0; idle < 1000;) {
       bool moved = false;
       for (int side = 0; side < 2; ++side) {
-        const std::size_t first = std::min<std::size_t>(bytes - at[side], random() % 100), second = std::min<std::size_t>(bytes - at[side] - first, random() % 60000);
+        const std::size_t first = std::min<std::size_t>(bytes - at[side], random() % 100),
+                          second = std::min<std::size_t>(bytes - at[side] - first, random() % 60000);
         const iovec parts[] = {{sent[side].data() + at[side], first}, {sent[side].data() + at[side] + first, second}};
         const IoResult wrote = ends_[side]->write(parts);
         if (!wrote.status.ok()) return failure_ = wrote.status, false;

@@ -83,7 +83,9 @@ TEST(Watch, AsksWhoeverIsOnTheWayOnce) {
 
 TEST(Word, SurvivesTheWire) {
   Word cause{.kind = Word::Kind::verdict, .communicator = 9, .status = Status(Code::timeout, "rank 3 is gone", 3)};
-  Word report{.kind = Word::Kind::report, .communicator = 1, .report = {77, true, {0, 4, 9}, {{1, 6, 3, true, 2, 64, 128, 76, true, 0x123456789ab}}}};
+  Word report{.kind = Word::Kind::report,
+              .communicator = 1,
+              .report = {77, true, {0, 4, 9}, {{1, 6, 3, true, 2, 64, 128, 76, true, 0x123456789ab}}}};
   Word ask{.kind = Word::Kind::ask, .communicator = 1, .about = 12};
   Word hang{.kind = Word::Kind::hang, .communicator = 1, .hang = std::string("a\0b", 3)};
   for (const Word& word : {cause, report, ask, hang}) {
@@ -99,7 +101,8 @@ TEST(Word, SurvivesTheWire) {
 }
 
 TEST(Word, WhatMakesNoSenseIsNotOne) {
-  const auto good = Word{.kind = Word::Kind::cause, .communicator = 9, .status = Status(Code::timeout, "late", 3)}.encode();
+  const auto good =
+      Word{.kind = Word::Kind::cause, .communicator = 9, .status = Status(Code::timeout, "late", 3)}.encode();
   for (std::size_t cut = 0; cut < good.size(); ++cut) EXPECT_FALSE(Word::decode(std::span(good).first(cut))) << cut;
   auto bad = good;
   bad[0] = std::byte{99};

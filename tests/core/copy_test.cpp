@@ -24,7 +24,8 @@ TEST(Copy, EveryByteAndNoOther) {
       const std::size_t from = ways % 16, to = kMargin + ways / 16;
       std::memset(out.data(), 0xee, bytes + 2 * kMargin);
       copy_bytes(out.data() + to, in.data() + from, bytes);
-      ASSERT_EQ(std::memcmp(out.data() + to, in.data() + from, bytes), 0) << bytes << " bytes from " << from << " to " << to;
+      ASSERT_EQ(std::memcmp(out.data() + to, in.data() + from, bytes), 0)
+          << bytes << " bytes from " << from << " to " << to;
       for (std::size_t i = 0; i < bytes + 2 * kMargin; ++i) {
         if (i == to) i += bytes;
         ASSERT_EQ(out[i], std::byte{0xee}) << bytes << " bytes from " << from << " to " << to << ": " << i;

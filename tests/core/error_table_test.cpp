@@ -25,7 +25,8 @@ TEST(ErrorTable, EveryRowIsWholeAndEveryCodeIsGivenOnce) {
   for (const ErrorRow& row : error_rows()) {
     EXPECT_TRUE(std::regex_match(std::string(row.code), form)) << row.code;
     EXPECT_TRUE(codes.insert(row.code).second) << row.code << " twice";
-    for (const std::string_view text : {row.name, row.cause, row.check, row.cure}) EXPECT_GT(text.size(), 3u) << row.code;
+    for (const std::string_view text : {row.name, row.cause, row.check, row.cure})
+      EXPECT_GT(text.size(), 3u) << row.code;
     EXPECT_EQ(row.cause.back(), '.') << row.code;
   }
 }
@@ -50,7 +51,8 @@ TEST(ErrorTable, EveryPhraseFindsItsOwnRow) {
 }
 
 TEST(ErrorTable, AStatusCarriesItsCode) {
-  EXPECT_EQ(Status(Code::peer_lost, "rank 3 is gone", 3).to_string(), "peer_lost (rank 3): rank 3 is gone [TUTTI-E401]");
+  EXPECT_EQ(Status(Code::peer_lost, "rank 3 is gone", 3).to_string(),
+            "peer_lost (rank 3): rank 3 is gone [TUTTI-E401]");
   EXPECT_EQ(Status().to_string(), "ok");
   EXPECT_EQ(Status(Code::internal, "").to_string(), "internal [TUTTI-E821]");
 }
@@ -67,7 +69,8 @@ TEST(ErrorTable, EveryWarningOfTheLogCarriesACode) {
   log::error("of no known kind");
   log::warning("slot 3: peer_lost: rank 1 is gone [TUTTI-E401]; waiting");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "tutti warning: TUTTI_SEGMNT is not a setting of tutti and has no effect; the nearest one is TUTTI_SEGMENT [TUTTI-E002]\n"
+            "tutti warning: TUTTI_SEGMNT is not a setting of tutti and has no effect; the nearest one is TUTTI_SEGMENT "
+            "[TUTTI-E002]\n"
             "tutti error: of no known kind [TUTTI-E099]\n"
             "tutti warning: slot 3: peer_lost: rank 1 is gone [TUTTI-E401]; waiting\n");
 }
@@ -78,7 +81,8 @@ TEST(ErrorTable, EveryCodeThatSourcesWriteIsInIt) {
   int seen = 0;
   for (const char* room : {"core", "comm", "nccl", "tools", "trainer", "perf", "python"}) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(TUTTI_SOURCE_DIR "/") + room)) {
-      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".h" && entry.path().extension() != ".py") continue;
+      if (entry.path().extension() != ".cpp" && entry.path().extension() != ".h" && entry.path().extension() != ".py")
+        continue;
       std::ifstream file(entry.path());
       const std::string text{std::istreambuf_iterator<char>(file), {}};
       for (auto at = std::sregex_iterator(text.begin(), text.end(), form); at != std::sregex_iterator(); ++at, ++seen)
@@ -93,7 +97,10 @@ TEST(ErrorTable, IsFoundByCodeByMessageAndByWords) {
     ASSERT_NE(find_error(text), nullptr) << text;
     EXPECT_EQ(find_error(text)->code, "TUTTI-E401");
   }
-  EXPECT_EQ(find_error("torch.distributed.DistBackendError: NCCL error ... ncclUnhandledCudaError: ... Unhandled CUDA error")->code, "TUTTI-N02");
+  EXPECT_EQ(
+      find_error("torch.distributed.DistBackendError: NCCL error ... ncclUnhandledCudaError: ... Unhandled CUDA error")
+          ->code,
+      "TUTTI-N02");
   EXPECT_EQ(find_error("no such words"), nullptr);
   EXPECT_EQ(find_error("E999"), nullptr);
 }

@@ -56,14 +56,18 @@ TEST(NcclNames, BecomeSettings) {
   for (const auto& row : rows) {
     Shell shell{{{row.name, row.value}}, {}};
     EXPECT_EQ(shell.becomes(row.variable), row.ours) << row.name << "=" << row.value;
-    EXPECT_THAT(shell.told, ElementsAre(testing::AllOf(HasSubstr(std::string(row.name) + "=" + row.value), HasSubstr(std::string(row.variable) + "=" + row.ours))));
+    EXPECT_THAT(shell.told, ElementsAre(testing::AllOf(HasSubstr(std::string(row.name) + "=" + row.value),
+                                                       HasSubstr(std::string(row.variable) + "=" + row.ours))));
   }
 }
 
 TEST(NcclNames, WhatIsNotUnderstoodIsSaidAndHasNoEffect) {
-  for (const auto& [name, value, variable] : {std::tuple{"NCCL_TREE_THRESHOLD", "4Q", "TUTTI_TREE_THRESHOLD"}, {"NCCL_ALGO", "NVLS", "TUTTI_ALGO"},
-                                              {"NCCL_DEBUG", "LOUD", "TUTTI_LOG"}, {"NCCL_SOCKET_IFNAME", "a,,b", "TUTTI_INTERFACE"},
-                                              {"NCCL_NSOCKS_PERTHREAD", "x", "TUTTI_SOCKETS"}, {"NCCL_NET_GDR_LEVEL", "near", "TUTTI_IB_GPU_DISTANCE"},
+  for (const auto& [name, value, variable] : {std::tuple{"NCCL_TREE_THRESHOLD", "4Q", "TUTTI_TREE_THRESHOLD"},
+                                              {"NCCL_ALGO", "NVLS", "TUTTI_ALGO"},
+                                              {"NCCL_DEBUG", "LOUD", "TUTTI_LOG"},
+                                              {"NCCL_SOCKET_IFNAME", "a,,b", "TUTTI_INTERFACE"},
+                                              {"NCCL_NSOCKS_PERTHREAD", "x", "TUTTI_SOCKETS"},
+                                              {"NCCL_NET_GDR_LEVEL", "near", "TUTTI_IB_GPU_DISTANCE"},
                                               {"NCCL_P2P_LEVEL", "NVL", "TUTTI_P2P"}}) {
     Shell shell{{{name, value}}, {}};
     EXPECT_EQ(shell.becomes(variable), "-");

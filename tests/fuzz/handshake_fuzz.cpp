@@ -1,7 +1,8 @@
-// libFuzzer target of the handshake, of both its sides. The first byte of an input says which (1: ours calls), whether the other side
-// holds the key (2) and how many bytes come at a time; the rest is what it says. A finding is a crash, an acceptance without the
-// key, one of a rank that cannot be, more said or read than a handshake has, or an end that does not come when the connection ends.
-// Whoever holds the key gets its start and its proofs filled in, so that what lies between them is reached.
+// libFuzzer target of the handshake, of both its sides. The first byte of an input says which (1: ours calls), whether
+// the other side holds the key (2) and how many bytes come at a time; the rest is what it says. A finding is a crash,
+// an acceptance without the key, one of a rank that cannot be, more said or read than a handshake has, or an end that
+// does not come when the connection ends. Whoever holds the key gets its start and its proofs filled in, so that what
+// lies between them is reached.
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <tutti/version.h>
@@ -26,7 +27,7 @@ using tests::Pipe;
 using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kHelloBytes = 53, kAnswerBytes = 32, kProofBytes = 32;      // comm/handshake.h
-constexpr std::size_t kMostRead = kHelloBytes + kProofBytes + 256;               // the rest of what has another version, too
+constexpr std::size_t kMostRead = kHelloBytes + kProofBytes + 256;  // the rest of what has another version, too
 
 void fail(const char* what) {
   std::fprintf(stderr, "%s\n", what);
@@ -40,16 +41,18 @@ Bytes proof(const comm::JobKey& key, std::string_view label, const Bytes& hello,
   message.insert(message.end(), answer.begin(), answer.end());
   Bytes out(kProofBytes);
   unsigned bytes = kProofBytes;
-  HMAC(EVP_sha256(), key.secret.data(), int(key.secret.size()), reinterpret_cast<const unsigned char*>(message.data()), message.size(),
-       reinterpret_cast<unsigned char*>(out.data()), &bytes);
+  HMAC(EVP_sha256(), key.secret.data(), int(key.secret.size()), reinterpret_cast<const unsigned char*>(message.data()),
+       message.size(), reinterpret_cast<unsigned char*>(out.data()), &bytes);
   return out;
 }
 
 // What one side of a connection says, and has heard.
 class Enemy {
  public:
-  Enemy(MemoryLoop& loop, std::span<const std::uint8_t> words, std::size_t at_a_time) : words_(words), at_a_time_(at_a_time) {
-    const auto to = std::make_shared<Pipe>(2 << 10, tests::Faults{}), from = std::make_shared<Pipe>(2 << 10, tests::Faults{});
+  Enemy(MemoryLoop& loop, std::span<const std::uint8_t> words, std::size_t at_a_time)
+      : words_(words), at_a_time_(at_a_time) {
+    const auto to = std::make_shared<Pipe>(2 << 10, tests::Faults{}),
+               from = std::make_shared<Pipe>(2 << 10, tests::Faults{});
     stream_ = std::make_unique<MemoryStream>(loop, from, to, "enemy", "us");
     ours = std::make_unique<MemoryStream>(loop, to, from, "us", "enemy");
   }
@@ -87,7 +90,8 @@ class Enemy {
 
 // Magic and version as they should be.
 void begin_well(Bytes& message, const comm::JobKey* job) {
-  const unsigned char start[12] = {'T', 'U', 'T', 'T', 'I', 0xf6, '\r', '\n', kWireVersion & 0xff, kWireVersion >> 8 & 0xff, 0, 0};
+  const unsigned char start[12] = {
+      'T', 'U', 'T', 'T', 'I', 0xf6, '\r', '\n', kWireVersion & 0xff, kWireVersion >> 8 & 0xff, 0, 0};
   for (std::size_t i = 0; i < std::min(sizeof start, message.size()); ++i) message[i] = std::byte(start[i]);
   if (job && message.size() >= 21) std::memcpy(message.data() + 13, &job->job, 8);
 }
@@ -105,7 +109,8 @@ void finish(MemoryLoop& loop, Enemy& enemy, Task<Result<comm::PeerHello>>& task,
     return;
   }
   if (!has_key) fail("accepted without the key");
-  if (result->rank < -1 || result->index >= result->count || int(result->purpose) >= comm::kPurposeCount) fail("accepted what cannot be");
+  if (result->rank < -1 || result->index >= result->count || int(result->purpose) >= comm::kPurposeCount)
+    fail("accepted what cannot be");
 }
 
 void listen(MemoryLoop& loop, Enemy& enemy, const comm::JobKey& key, bool has_key) {
@@ -125,7 +130,8 @@ void listen(MemoryLoop& loop, Enemy& enemy, const comm::JobKey& key, bool has_ke
 
 void call(MemoryLoop& loop, Enemy& enemy, const comm::JobKey& key, bool has_key) {
   comm::ChannelTerms terms;
-  auto task = comm::handshake_connect(loop, *enemy.ours, key, {.rank = 2, .purpose = comm::Purpose::tcp}, TimePoint::max(), nullptr, &terms);
+  auto task = comm::handshake_connect(loop, *enemy.ours, key, {.rank = 2, .purpose = comm::Purpose::tcp},
+                                      TimePoint::max(), nullptr, &terms);
   task.start();
   if (has_key) {
     const Bytes hello = enemy.hear();

@@ -1,5 +1,5 @@
-// libFuzzer target of what users write into their environment: lines of NAME=value become settings, rules, interfaces. Aborts
-// where a refusal does not name the variable.
+// libFuzzer target of what users write into their environment: lines of NAME=value become settings, rules, interfaces.
+// Aborts where a refusal does not name the variable.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -41,7 +41,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tutti::log::set_level(tutti::log::Level::error);
   if (!settings.ok()) return refused(settings.status(), "TUTTI_"), 0;
   if (const auto rules = tutti::comm::parse_rules(*settings); !rules.ok()) refused(rules.status(), "TUTTI_ALGO");
-  const std::vector<tutti::InterfaceAddress> interfaces = {{"eth0", "10.0.0.1"}, {"ib0", "192.168.7.9"}, {"docker0", "172.17.0.1"}, {"eth0", "fe80::1%eth0"}, {"lo", "127.0.0.1", true, true}};
-  if (const auto hosts = tutti::choose_addresses(interfaces, settings->interface, false); !hosts.ok()) refused(hosts.status(), "no address of this host matches");
+  const std::vector<tutti::InterfaceAddress> interfaces = {{"eth0", "10.0.0.1"},
+                                                           {"ib0", "192.168.7.9"},
+                                                           {"docker0", "172.17.0.1"},
+                                                           {"eth0", "fe80::1%eth0"},
+                                                           {"lo", "127.0.0.1", true, true}};
+  if (const auto hosts = tutti::choose_addresses(interfaces, settings->interface, false); !hosts.ok())
+    refused(hosts.status(), "no address of this host matches");
   return 0;
 }

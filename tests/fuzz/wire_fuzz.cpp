@@ -1,7 +1,8 @@
-// libFuzzer target of the tcp transport's frames. A finding is a crash, a hang, memory without bounds, or a frame delivered that lies
-// outside of its message. The handshake that stands before them has a target of its own.
+// libFuzzer target of the tcp transport's frames. A finding is a crash, a hang, memory without bounds, or a frame
+// delivered that lies outside of its message. The handshake that stands before them has a target of its own.
 //   fuzz_wire -max_total_time=60 FOUND tests/fuzz/wire
-// Header checksums would end nearly all inputs at once: the last four bytes of each header are made right before it is fed.
+// Header checksums would end nearly all inputs at once: the last four bytes of
+// each header are made right before it is fed.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +29,8 @@ class Sink final : public transport::Listener {
  public:
   std::byte* landing(int, const transport::SegmentHeader&) override { return nullptr; }
   void on_segment(int, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease) override {
-    if (header.offset > header.message_bytes || header.bytes > header.message_bytes - header.offset) fail("a segment outside of its message");
+    if (header.offset > header.message_bytes || header.bytes > header.message_bytes - header.offset)
+      fail("a segment outside of its message");
     for (std::uint32_t i = 0; i < header.bytes; ++i) sum += std::to_integer<unsigned>(data[i]);
     lease.release();
   }
@@ -40,7 +42,8 @@ class Sink final : public transport::Listener {
 
 struct Ends {
   explicit Ends(MemoryLoop& loop) {
-    const auto to = std::make_shared<Pipe>(64 << 10, tests::Faults{}), from = std::make_shared<Pipe>(64 << 10, tests::Faults{});
+    const auto to = std::make_shared<Pipe>(64 << 10, tests::Faults{}),
+               from = std::make_shared<Pipe>(64 << 10, tests::Faults{});
     enemy = std::make_unique<MemoryStream>(loop, from, to, "enemy", "us");
     ours = std::make_unique<MemoryStream>(loop, to, from, "us", "enemy");
   }

@@ -1,5 +1,6 @@
-// The program whose instructions are counted (count.sh): all_reduces of 8 bytes of two ranks in simulation, over the shared-memory
-// transport, driven by one thread, so that nobody ever spins and each run does the same. Both ranks call, then both wait.
+// The program whose instructions are counted (count.sh): all_reduces of 8 bytes of two ranks in simulation, over the
+// shared-memory transport, driven by one thread, so that nobody ever spins and each run does the same. Both ranks call,
+// then both wait.
 //   hot_path TIMES [FOLDER]      FOLDER: with flight recorders there
 #include <cstdio>
 #include <cstdlib>
@@ -28,10 +29,14 @@ int run(long times, const char* recorders) {
   sim::CrewOptions options;
   options.settings.transport = "shm";
   if (recorders) options.settings.recorder = recorders;
-  options.agenda = [](int, int index) { return sim::Exchange{.what = Collective::all_reduce, .count = 1, .type = DataType::f64, .salt = std::uint64_t(index), .ranks = 2}; };
+  options.agenda = [](int, int index) {
+    return sim::Exchange{
+        .what = Collective::all_reduce, .count = 1, .type = DataType::f64, .salt = std::uint64_t(index), .ranks = 2};
+  };
   options.exchanges = 20;                              // connections, plans, memory: all there
   sim::Crew crew(1, options);
-  if (!crew.assemble() || !crew.run_until_over(std::chrono::seconds{60}) || !crew.all([](const sim::CrewRank& rank) { return rank.done() && rank.wrong == 0; })) {
+  if (!crew.assemble() || !crew.run_until_over(std::chrono::seconds{60}) ||
+      !crew.all([](const sim::CrewRank& rank) { return rank.done() && rank.wrong == 0; })) {
     std::fprintf(stderr, "%s", crew.report().c_str());
     return 1;
   }

@@ -10,8 +10,8 @@
 namespace tutti::house {
 namespace {
 
-// A file belongs to the longest of these that its path begins with, and may include what stands behind it, its own room, and
-// <tutti/...>. Five siblings include no one but core; only comm joins them.
+// A file belongs to the longest of these that its path begins with, and may include what stands behind it, its own
+// room, and <tutti/...>. Five siblings include no one but core; only comm joins them.
 const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"include/", {}},
     {"core/", {}},
@@ -82,7 +82,9 @@ std::vector<Include> includes_of(const std::string& text) {
 
 // Position behind the literal or comment that begins at `at`; `at` itself when none does.
 std::size_t skip_blank_part(std::string_view text, std::size_t at) {
-  const auto end_or_all = [&](std::size_t found, std::size_t more) { return found == std::string_view::npos ? text.size() : found + more; };
+  const auto end_or_all = [&](std::size_t found, std::size_t more) {
+    return found == std::string_view::npos ? text.size() : found + more;
+  };
   const std::string_view rest = text.substr(at);
   if (rest.starts_with("//")) return end_or_all(text.find('\n', at), 0);
   if (rest.starts_with("/*")) return end_or_all(text.find("*/", at + 2), 2);
@@ -90,7 +92,7 @@ std::size_t skip_blank_part(std::string_view text, std::size_t at) {
     const std::string close = fmt::format("){}\"", rest.substr(2, rest.find('(') - 2));
     return end_or_all(text.find(close, at), close.size());
   }
-  const bool separator = at > 0 && text[at] == '\'' && std::isalnum(static_cast<unsigned char>(text[at - 1]));   // 1'000
+  const bool separator = at > 0 && text[at] == '\'' && std::isalnum(static_cast<unsigned char>(text[at - 1]));  // 1'000
   if (text[at] != '"' && (text[at] != '\'' || separator)) return at;
   for (std::size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '\\') ++i;
@@ -108,7 +110,8 @@ void blank(std::string& text, std::size_t begin, std::size_t end) {
 // What stands between the last ; { } and an opening brace tells what the brace opens.
 enum class Opens { scope, function, other };
 Opens what_opens(std::string head) {
-  static const std::regex templates(R"(\btemplate\s*<[^{;]*?>(?=\s*(class|struct|union|enum|inline|static|constexpr|[A-Za-z_:])))");
+  static const std::regex templates(
+      R"(\btemplate\s*<[^{;]*?>(?=\s*(class|struct|union|enum|inline|static|constexpr|[A-Za-z_:])))");
   head = std::regex_replace(head, templates, " ");
   static const std::regex scopes(R"(^\s*(inline\s+)?(namespace|class|struct|union|extern)\b)"), enums(R"(^\s*enum\b)");
   if (std::regex_search(head, scopes) && head.find('(') == std::string::npos) return Opens::scope;
@@ -116,7 +119,9 @@ Opens what_opens(std::string head) {
   return head.find('(') != std::string::npos ? Opens::function : Opens::other;
 }
 
-int line_at(std::string_view text, std::size_t at) { return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n')); }
+int line_at(std::string_view text, std::size_t at) {
+  return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+}
 
 }  // namespace
 
@@ -153,12 +158,14 @@ Findings broken_arrows(const File& file) {
     const std::string target = room_of(include.name);
     const auto& allowed = kMayInclude.at(room);
     const bool own = include.name.starts_with(room);
-    const bool permitted = std::any_of(allowed.begin(), allowed.end(), [&](const std::string& r) { return include.name.starts_with(r); });
+    const bool permitted =
+        std::any_of(allowed.begin(), allowed.end(), [&](const std::string& r) { return include.name.starts_with(r); });
     if (own || permitted) continue;
     findings.push_back(target.empty()
-                           ? fmt::format("{}:{}: includes \"{}\", which names no room: write the path from the root", file.path,
-                                         include.line, include.name)
-                           : fmt::format("{}:{}: broken arrow {} -> {} (\"{}\")", file.path, include.line, room, target, include.name));
+                           ? fmt::format("{}:{}: includes \"{}\", which names no room: write the path from the root",
+                                         file.path, include.line, include.name)
+                           : fmt::format("{}:{}: broken arrow {} -> {} (\"{}\")", file.path, include.line, room, target,
+                                         include.name));
   }
   return findings;
 }
@@ -170,8 +177,10 @@ Findings foreign_guests(const File& file) {
     if (include.quoted) continue;
     for (const auto& [guest, rooms] : kGuestRooms) {
       if (!include.name.starts_with(guest)) continue;
-      const bool welcome = std::any_of(rooms.begin(), rooms.end(), [&](const std::string& r) { return file.path.starts_with(r); });
-      if (!welcome) findings.push_back(fmt::format("{}:{}: <{}> is not for this room", file.path, include.line, include.name));
+      const bool welcome =
+          std::any_of(rooms.begin(), rooms.end(), [&](const std::string& r) { return file.path.starts_with(r); });
+      if (!welcome)
+        findings.push_back(fmt::format("{}:{}: <{}> is not for this room", file.path, include.line, include.name));
     }
   }
   return findings;
@@ -183,8 +192,8 @@ Findings environment_reads(const File& file) {
   const std::string code = code_only(file.text);
   static const std::regex pattern(R"(\b(secure_)?getenv\b)");
   for (auto match = std::sregex_iterator(code.begin(), code.end(), pattern); match != std::sregex_iterator(); ++match) {
-    findings.push_back(fmt::format("{}:{}: getenv is for core/config.cpp alone: environment() reads one variable", file.path,
-                                   line_at(code, static_cast<std::size_t>(match->position()))));
+    findings.push_back(fmt::format("{}:{}: getenv is for core/config.cpp alone: environment() reads one variable",
+                                   file.path, line_at(code, static_cast<std::size_t>(match->position()))));
   }
   return findings;
 }
@@ -210,7 +219,8 @@ Findings long_functions(const File& file) {
     } else if (c == '}' && inside > 0 && --inside == 0) {
       const int first = line_at(code, function_head), lines = line_at(code, i) - first + 1;
       if (lines > kLongestFunction) {
-        findings.push_back(fmt::format("{}:{}: a function of {} lines; {} fit on a screen", file.path, first, lines, kLongestFunction));
+        findings.push_back(fmt::format("{}:{}: a function of {} lines; {} fit on a screen", file.path, first, lines,
+                                       kLongestFunction));
       }
     } else if (c == '}' && others > 0) {
       --others;
@@ -233,7 +243,8 @@ Findings no_opening_comment(const File& file) {
   std::istringstream lines(file.text);
   std::string line;
   while (std::getline(lines, line) && (line.empty() || line.starts_with("#!") || line == "#pragma once")) continue;
-  const bool good = is_cpp(file.path) ? line.starts_with("//") || line.starts_with("/*") : line.starts_with("#") || line.starts_with("\"\"\"");
+  const bool good = is_cpp(file.path) ? line.starts_with("//") || line.starts_with("/*")
+                                      : line.starts_with("#") || line.starts_with("\"\"\"");
   // A pair shares one comment, in its header.
   const std::string stem = file.path.ends_with(".cpp") ? file.path.substr(0, file.path.size() - 4) : "";
   const bool half = !stem.empty() && (line == fmt::format("#include \"{}.h\"", stem) ||
@@ -250,7 +261,8 @@ Findings machine_paths(const File& file) {
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    if (std::regex_search(line, pattern)) findings.push_back(fmt::format("{}:{}: names a path of one machine: {}", file.path, number, line));
+    if (std::regex_search(line, pattern))
+      findings.push_back(fmt::format("{}:{}: names a path of one machine: {}", file.path, number, line));
   }
   return findings;
 }

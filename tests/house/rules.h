@@ -1,6 +1,6 @@
 #pragma once
-// The rules of the house, each a function from a file to what is wrong with it. They read text, not C++: a lexer for comments
-// and literals, and braces. What they cannot see they do not guess.
+// The rules of the house, each a function from a file to what is wrong with it. They read text, not C++: a lexer for
+// comments and literals, and braces. What they cannot see they do not guess.
 #include <string>
 #include <string_view>
 #include <vector>

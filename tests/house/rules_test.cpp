@@ -12,8 +12,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // The file's text as if it were `path`.
-Findings arrows(const std::string& path, const std::string& include) { return broken_arrows({path, fmt::format("// x\n#include \"{}\"\n", include)}); }
-Findings guests(const std::string& path, const std::string& include) { return foreign_guests({path, fmt::format("// x\n#include <{}>\n", include)}); }
+Findings arrows(const std::string& path, const std::string& include) {
+  return broken_arrows({path, fmt::format("// x\n#include \"{}\"\n", include)});
+}
+Findings guests(const std::string& path, const std::string& include) {
+  return foreign_guests({path, fmt::format("// x\n#include <{}>\n", include)});
+}
 
 TEST(Arrows, SiblingsDoNotIncludeEachOther) {
   const std::vector<std::string> siblings = {"kernels", "topology", "transport", "algorithms"};
@@ -78,13 +82,16 @@ std::string function_of(int lines, const std::string& head = "int f(int a)") {
 
 TEST(Functions, FitOnAScreen) {
   EXPECT_THAT(long_functions({"a.cpp", function_of(kLongestFunction)}), IsEmpty());
-  EXPECT_THAT(long_functions({"a.cpp", fmt::format("\n{}", function_of(kLongestFunction + 1))}), ElementsAre(HasSubstr("a.cpp:2: a function of 71 lines")));
+  EXPECT_THAT(long_functions({"a.cpp", fmt::format("\n{}", function_of(kLongestFunction + 1))}),
+              ElementsAre(HasSubstr("a.cpp:2: a function of 71 lines")));
 }
 
 TEST(Functions, AreFoundWhereverTheyStand) {
-  for (const std::string head : {"template <class T, class = void>\nvoid f(T)", "A::A(int x) : a_(x), b_(2)", "TEST(A, B)",
-                                 "auto f() -> std::vector<int>", "bool operator==(const A& a) const noexcept"}) {
-    const std::string text = fmt::format("namespace a {{\nenum class E {{ x, y }};\nclass A : public B {{\n{}}};\n}}\n", function_of(90, head));
+  for (const std::string head :
+       {"template <class T, class = void>\nvoid f(T)", "A::A(int x) : a_(x), b_(2)", "TEST(A, B)",
+        "auto f() -> std::vector<int>", "bool operator==(const A& a) const noexcept"}) {
+    const std::string text = fmt::format("namespace a {{\nenum class E {{ x, y }};\nclass A : public B {{\n{}}};\n}}\n",
+                                         function_of(90, head));
     EXPECT_THAT(long_functions({"a.h", text}), testing::SizeIs(1)) << head;
   }
 }

@@ -13,8 +13,10 @@ namespace fs = std::filesystem;
 
 std::vector<File> read_tree() {
   const fs::path root = TUTTI_SOURCE_DIR;
-  const std::set<std::string> rooms = {"include", "core", "kernels", "topology", "transport", "algorithms", "record", "comm", "nccl", "trainer",
-                                       "perf", "python", "tools", "tests", "docs", "cmake", "dev", "README.md", "CMakeLists.txt"};
+  const std::set<std::string> rooms = {"include",    "core",   "kernels",   "topology",      "transport",
+                                       "algorithms", "record", "comm",      "nccl",          "trainer",
+                                       "perf",       "python", "tools",     "tests",         "docs",
+                                       "cmake",      "dev",    "README.md", "CMakeLists.txt"};
   std::vector<File> files;
   for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
     const fs::path path = entry->path().lexically_relative(root);
@@ -49,7 +51,8 @@ TEST_P(Tree, Obeys) {
 INSTANTIATE_TEST_SUITE_P(House, Tree,
                          testing::Values(Rule{"arrows", broken_arrows}, Rule{"guests", foreign_guests},
                                          Rule{"environment", environment_reads}, Rule{"functions", long_functions},
-                                         Rule{"files", long_file}, Rule{"comments", no_opening_comment}, Rule{"paths", machine_paths}),
+                                         Rule{"files", long_file}, Rule{"comments", no_opening_comment},
+                                         Rule{"paths", machine_paths}),
                          [](const auto& rule) { return std::string(rule.param.name); });
 
 }  // namespace

@@ -10,7 +10,13 @@ namespace {
 
 using namespace reference;
 
+#if defined(__SANITIZE_ADDRESS__)      // what is wrong with memory shows with few inputs; the sums are compared without
+constexpr std::size_t kInputCounts[] = {1, 2, 3, 5, 8, 9};
+constexpr Fill kFills[] = {Fill::wild};
+#else
 constexpr std::size_t kInputCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 27, 64};
+constexpr Fill kFills[] = {Fill::moderate, Fill::wild};
+#endif
 constexpr std::size_t kCounts[] = {0, 1, 2, 7, 31, 64, 1000};
 constexpr std::size_t kOffsets[] = {0, 1, 13};  // bytes off the allocation's alignment
 constexpr std::byte kGuard{0xa5};
@@ -93,7 +99,7 @@ class Reduce : public testing::TestWithParam<std::tuple<DataType, ReduceOp>> {
 
 TEST_P(Reduce, IsTheTreeOfTheReference) {
   for (const std::size_t n : kInputCounts)
-    for (const Fill fill : {Fill::moderate, Fill::wild})
+    for (const Fill fill : kFills)
       check(Example(type(), op(), fill, n, 1000, divisor(n)), divisor(n));
 }
 

@@ -3,6 +3,16 @@ set -euo pipefail
 bin=$1 temp=$2
 unset TUTTI_RANK TUTTI_RANK_COUNT TUTTI_ADDRESS RANK WORLD_SIZE
 skip() { printf 'Skipped\n%s\n' "$1"; exit 77; }
+fail() { echo "$1" >&2; exit 1; }
+# eventually TEXT COMMAND...: waits until the command is true; if it does not become true in two minutes, fails with the text.
+eventually() {
+  local i
+  for ((i = 0; i < 1200; i++)); do
+    if "${@:2}"; then return; fi
+    sleep 0.1
+  done
+  fail "$1"
+}
 sweep=(-b 8 -e 1M -f 16 -n 5)
 
 # check NAME RANKS TRANSPORT FILE: one world of RANKS, right results, and that transport in the last column.

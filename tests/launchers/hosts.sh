@@ -1,36 +1,36 @@
-# Hosts of a test: network namespaces, joined by a bridge in one more that plays the switch. Sourced with the arguments BIN TEMP; the
-# script begins anew in namespaces of its own, so that nothing stays behind.
-if [[ ${3:-} != inside ]]; then
-  source "$(dirname "$0")/common.sh"
-  ((EUID == 0)) || skip "network namespaces need root"
-  command -v ip >/dev/null || skip "no ip command (package iproute2)"
-  unshare -nm true 2>/dev/null || skip "unshare -nm is not allowed here"
-  exec unshare -nm bash "$0" "$1" "$2" inside
-fi
+# Hosts of a test (network.sh), and launchers on them. Sourced with the arguments BIN TEMP.
 source "$(dirname "$0")/common.sh"
-mkdir -p /run/netns
-mount -t tmpfs none /run/netns       # names go with this process
+source "$(dirname "$0")/network.sh"
 
-# hosts_up COUNT: fresh hosts host0, host1, ... with the addresses 10.99.0.1, .2, ... on an interface net0 each; link0, link1, ... are
-# the switch's ports.
-hosts_up() {
-  local h
-  for h in $(seq 0 $(($1 - 1))) switch; do
-    [[ $h == switch ]] || h=host$h
-    ip netns del "$h" 2>/dev/null || true
-    ip netns add "$h"
-    ip -n "$h" link set lo up
-  done
-  ip -n switch link add bridge type bridge
-  ip -n switch link set bridge up
-  for h in $(seq 0 $(($1 - 1))); do
-    ip link add net0 netns host$h type veth peer name link$h netns switch
-    ip -n switch link set link$h master bridge
-    ip -n switch link set link$h up
-    ip -n host$h addr add 10.99.0.$((h + 1))/24 dev net0
-    ip -n host$h link set net0 up
-  done
+# A launcher a host, its output and its ranks' in $temp/hostN.txt. `attempt`, where a script sets it, is told of in complaints.
+declare -A launcher=()
+
+# launch HOST ARGUMENTS OF tutti run...: starts it, or starts it again, for one rank.
+launch() {
+  ip netns exec host"$1" "$bin/tutti" run --no-prefix -n 1 "${@:2}" >>"$temp/host$1.txt" 2>&1 &
+  launcher[$1]=$!
 }
-
-# on HOST COMMAND...
-on() { ip netns exec host"$1" "${@:2}"; }
+# launch_at HOST HOSTS ARGUMENTS...: they meet at host 0's address.
+launch_at() { launch "$1" --nnodes "$2" --node-rank "$1" --master-addr 10.99.0.1 --master-port 29511 "${@:3}"; }
+# A launcher is two processes; when the outer one is killed the inner one ends all.
+kill_launcher() {
+  kill -KILL "${launcher[$1]}"
+  wait "${launcher[$1]}" 2>/dev/null || true
+  eventually "processes are left on host $1" nobody_on "$1"
+}
+nobody_on() { [[ -z $(ip netns pids host"$1") ]]; }
+# ends HOST STATUS: its launcher does, with that exit status.
+ends() {
+  local rc=0
+  wait "${launcher[$1]}" || rc=$?
+  ((rc == $2)) || fail "host $1 ended with $rc instead of $2"
+}
+said() { grep -Eq -- "$2" "$temp/host$1.txt"; }
+says() { said "$@" || fail "host $1 does not say: $2"; }
+until_says() { eventually "host $1 does not say: $2" said "$@"; }
+# fail TEXT: with all that launchers and ranks said, but for the steps of a training.
+fail() {
+  echo "${attempt:+$attempt: }$1" >&2
+  grep -hv '^step ' "$temp"/host*.txt >&2
+  exit 1
+}

@@ -27,35 +27,13 @@ exec "$bin/all_reduce_perf" -b 8 -e 1M -f 16 -n 5
 P
 chmod +x "$temp/program"
 
-declare -A launcher=()
-fail() {
-  echo "$how: $1" >&2
-  cat "$temp"/host*.txt >&2
-  exit 1
+address() { launch_at "$1" 2 --max-restarts "$restarts" "$temp/program"; }
+file() { launch "$1" --nnodes 2 --node-rank "$1" --rendezvous "$temp/job" --max-restarts "$restarts" "$temp/program"; }
+fresh() {
+  rm -f "$temp"/host*.txt "$temp"/begun-*
+  export how=$1
+  attempt=$1 restarts=$2
 }
-# host NUMBER FLAGS...
-host() {
-  how=$how ip netns exec host"$1" "$bin/tutti" run --no-prefix -n 1 --nnodes 2 "${@:2}" "$temp/program" >>"$temp/host$1.txt" 2>&1 &
-  launcher[$1]=$!
-}
-address() { host "$1" --node-rank "$1" --master-addr 10.99.0.1 --master-port 29511 --max-restarts "$restarts"; }
-file() { host "$1" --node-rank "$1" --rendezvous "$temp/job" --max-restarts "$restarts"; }
-says() { grep -Eq -- "$2" "$temp/host$1.txt" || fail "host $1 does not say: $2"; }
-until_says() {
-  local i
-  for ((i = 0; i < 600; i++)); do
-    if grep -Eq -- "$2" "$temp/host$1.txt"; then return; fi
-    sleep 0.1
-  done
-  fail "host $1 does not say: $2"
-}
-# ends HOST STATUS
-ends() {
-  local rc=0
-  wait "${launcher[$1]}" || rc=$?
-  ((rc == $2)) || fail "host $1 ended with $rc instead of $2"
-}
-fresh() { rm -f "$temp"/host*.txt "$temp"/begun-*; how=$1 restarts=$2; }
 
 for way in address file; do
   fresh falls 2
@@ -83,8 +61,7 @@ address 0
 address 1
 until_says 1 'rank 1 in round 0'
 until_says 0 'rank 0 in round 0'
-kill -KILL "${launcher[1]}"
-wait "${launcher[1]}" 2>/dev/null || true
+kill_launcher 1
 until_says 0 'started again \(restart 1 of 3\)'
 address 1
 ends 0 0

@@ -61,24 +61,19 @@ PartitionName=all Nodes=node[0-2] Default=YES MaxTime=INFINITE State=UP
 CONF
 export SLURM_CONF=$temp/slurm.conf
 mkdir "$temp/state"
-until_true() {
-  local i
-  for ((i = 0; i < 300; i++)); do
-    if "$@" >/dev/null 2>&1; then return; fi
-    sleep 0.1
-  done
-  echo "never came true: $*" >&2
+fail() {
+  echo "$1" >&2
   tail -n 20 "$temp"/*.log "$temp"/*.txt >&2
   exit 1
 }
-until_true test -S "$temp/munge/socket"
+eventually "munged opens no socket" test -S "$temp/munge/socket"
 slurmctld -D >"$temp/slurmctld.txt" 2>&1 &
 for node in node0 node1 node2; do
   mkdir "$temp/spool.$node"
   slurmd -D -N $node >"$temp/$node.txt" 2>&1 &
-  done
-all_idle() { [[ $(sinfo -h -t idle -o %D) == 3 ]]; }
-until_true all_idle
+done
+all_idle() { [[ $(sinfo -h -t idle -o %D 2>/dev/null) == 3 ]]; }
+eventually "the three nodes are not idle" all_idle
 
 srun -N 3 --ntasks-per-node=1 "$bin/all_reduce_perf" "${sweep[@]}" >"$temp/plain.txt"
 check "srun" 3 shm "$temp/plain.txt"

@@ -37,7 +37,8 @@ tail -n 1 "$temp/fails.txt" | grep -q 'first failure: rank 3 on .* ended with ex
 
 # A signal for the launcher reaches ranks on all hosts.
 run sh -c 'trap "echo heard by $TUTTI_RANK; exit 0" TERM; echo ready; while :; do sleep 0.1; done' >"$temp/signal.txt" 2>&1 &
-for ((i = 0; i < 300; i++)); do (($(grep -c ready "$temp/signal.txt") < 4)) || break; sleep 0.1; done
+all_ready() { (($(grep -c ready "$temp/signal.txt") == 4)); }
+eventually "not all ranks have begun" all_ready
 kill -TERM "$(pgrep -f -- "tutti run --hosts a,b --no-prefix -n 2 sh -c trap" | head -n 1)"
 wait || true
 [[ $(grep -c 'heard by' "$temp/signal.txt") == 4 ]] || { cat "$temp/signal.txt" >&2; exit 1; }

@@ -18,12 +18,6 @@ Times times() {
           {"limit", {{8, {0.5, 0.5, 0.5, 0.5, 0.5}}}}};
 }
 
-TEST(Match, MedianOfOddEvenAndNothing) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-  EXPECT_EQ(median({}), 0);
-}
-
 TEST(Match, ThePeerWithTheLeastMedianIsComparedRoundByRound) {
   const auto points = judge(times(), "tutti", {"fast", "slow"});
   ASSERT_EQ(points.size(), 2u);
@@ -67,8 +61,10 @@ TEST(Match, TablesAndLinesNameWhoIsThere) {
   EXPECT_THAT(table, HasSubstr("all_reduce, 4 ranks, shm"));
   EXPECT_THAT(table, HasSubstr("3.00 |   2.00 to 3.00 |"));
   EXPECT_THAT(table, HasSubstr("- |"));        // the limit of 64 bytes
-  EXPECT_EQ(csv_head({"tutti", "fast"}), "transport,collective,ranks,bytes,tutti_us,fast_us,best_peer,ratio,ratio_low,ratio_high\n");
-  EXPECT_THAT(to_csv(kField, points, {"tutti", "fast"}), HasSubstr("shm,all_reduce,4,64,4.0000,2.0000,fast,0.5000,0.5000,0.5000\n"));
+  EXPECT_EQ(csv_head({"tutti", "fast"}),
+            "transport,collective,ranks,bytes,tutti_us,fast_us,best_peer,ratio,ratio_low,ratio_high\n");
+  EXPECT_THAT(to_csv(kField, points, {"tutti", "fast"}),
+              HasSubstr("shm,all_reduce,4,64,4.0000,2.0000,fast,0.5000,0.5000,0.5000\n"));
 }
 
 }  // namespace

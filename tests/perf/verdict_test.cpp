@@ -8,12 +8,6 @@ namespace {
 
 Point point(const std::string& choice, std::vector<Times> times) { return {"shm", 4, 65536, choice, std::move(times)}; }
 
-TEST(Verdict, MediansOfOddAndEvenMany) {
-  EXPECT_EQ(median({}), 0);
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
-}
-
 // tree wins the even rounds by luck; ring is what the odd ones say, but the best was chosen already.
 TEST(Verdict, TheBestIsChosenOnEvenRoundsAndScoredOnOddOnes) {
   const Verdict v = judge(point("ring", {{"ring", {10, 6, 10, 6}}, {"tree", {5, 12, 5, 12}}}));

@@ -1,4 +1,5 @@
-// Buffers by tutti::allocate: read in place by the ranks of this host, right all the same, and gone when they are dropped.
+// Buffers by tutti::allocate: read in place by the ranks of this host, right
+// all the same, and gone when they are dropped.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -60,10 +61,12 @@ TEST_P(Everywhere, EveryCallIsRight) {
     });
   }
 }
-INSTANTIATE_TEST_SUITE_P(Wires, Everywhere, testing::Values("shm", "tcp"), [](const auto& p) { return std::string(p.param); });
+INSTANTIATE_TEST_SUITE_P(Wires, Everywhere, testing::Values("shm", "tcp"),
+                         [](const auto& p) { return std::string(p.param); });
 
 TEST(Allocated, EveryAlgorithmReadsItInPlace) {
-  for (const char* algorithm : {"direct", "two_shot", "ring", "bidirectional_ring", "tree", "recursive_doubling", "circulant"}) {
+  for (const char* algorithm :
+       {"direct", "two_shot", "ring", "bidirectional_ring", "tree", "recursive_doubling", "circulant"}) {
     World world(4, {{"TUTTI_TRANSPORT", "shm"}, {"TUTTI_ALGO", std::string("all_reduce:") + algorithm}});
     world.run([&](Communicator& comm) {
       for (const bool in_place : {false, true}) {
@@ -92,13 +95,14 @@ TEST(Allocated, ManyOperationsAtOnce) {
     for (float* at : memory) works.push_back(comm.all_reduce({at, at, kCount}));
     for (Work& work : works) ASSERT_EQ(work.wait().to_string(), Status().to_string());
     for (int i = 0; i < kAtOnce; ++i)
-      for (std::size_t k = 0; k < kCount; ++k) ASSERT_EQ(memory[std::size_t(i)][k], float(3 * int(k % 1000) + 3 + 3 * i)) << i << " " << k;
+      for (std::size_t k = 0; k < kCount; ++k)
+        ASSERT_EQ(memory[std::size_t(i)][k], float(3 * int(k % 1000) + 3 + 3 * i)) << i << " " << k;
     for (float* at : memory) deallocate(at);
   });
 }
 
-// A receiver holds what it has of one sender until it has the same of the others: no lane may have all tickets, and who has none still
-// sends what the others wait for.
+// A receiver holds what it has of one sender until it has the same of the others: no lane may have all tickets, and who
+// has none still sends what the others wait for.
 TEST(Allocated, LanesThatGetAheadStarveNoOther) {
   World world(4, {{"TUTTI_TRANSPORT", "shm"}, {"TUTTI_ALGO", "all_reduce:two_shot"}, {"TUTTI_TIMEOUT", "20s"}});
   world.run([](Communicator& comm) {

@@ -15,9 +15,11 @@ constexpr auto kUntouched = std::byte(0xc3);
 // Bytes at a chosen misalignment, with guards.
 class Guarded {
  public:
-  Guarded(std::size_t bytes, std::size_t shift, bool allocated) : bytes_(bytes), own_(allocated ? 0 : bytes + 3 * kGuard + shift) {
+  Guarded(std::size_t bytes, std::size_t shift, bool allocated)
+      : bytes_(bytes), own_(allocated ? 0 : bytes + 3 * kGuard + shift) {
     memory_ = own_;
-    if (allocated) memory_ = {static_cast<std::byte*>(allocate(bytes + 3 * kGuard + shift).value()), bytes + 3 * kGuard + shift};
+    if (allocated)
+      memory_ = {static_cast<std::byte*>(allocate(bytes + 3 * kGuard + shift).value()), bytes + 3 * kGuard + shift};
     std::fill(memory_.begin(), memory_.end(), kUntouched);
     at_ = kGuard + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 + shift;
   }

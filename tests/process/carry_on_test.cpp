@@ -84,7 +84,8 @@ TEST_P(CarryOn, AfterAStoppedProcess) {
   waitpid(victim, nullptr, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Wires, CarryOn, testing::Values("shm", "tcp"), [](const auto& of) { return std::string(of.param); });
+INSTANTIATE_TEST_SUITE_P(Wires, CarryOn, testing::Values("shm", "tcp"),
+                         [](const auto& of) { return std::string(of.param); });
 
 TEST(Shrink, WithoutAFailureAllGoOnAndBothWork) {
   World world(3);

@@ -78,7 +78,9 @@ void count(int fd, ssize_t moved) {
 bool inject(Fault fault, std::size_t least) {
   int best = -1;
   for (std::size_t fd = 0; fd < kMost; ++fd) {
-    if (sent[fd] < least || (best >= 0 && sent[fd] <= sent[std::size_t(best)]) || faults[fd] != Fault::none || !is_tcp(int(fd))) continue;
+    if (sent[fd] < least || (best >= 0 && sent[fd] <= sent[std::size_t(best)]) || faults[fd] != Fault::none ||
+        !is_tcp(int(fd)))
+      continue;
     best = int(fd);
   }
   if (best < 0) return false;
@@ -124,7 +126,8 @@ extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   std::size_t room = ~std::size_t(0);
   if (replaced(fd, room, result)) return result;
   if (room != ~std::size_t(0) && message->msg_iovlen > 0) {          // slow: the first part, or some of it
-    result = ::syscall(SYS_sendto, fd, message->msg_iov[0].iov_base, std::min(room, message->msg_iov[0].iov_len), flags, nullptr, 0);
+    result = ::syscall(SYS_sendto, fd, message->msg_iov[0].iov_base, std::min(room, message->msg_iov[0].iov_len), flags,
+                       nullptr, 0);
   } else {
     result = ::syscall(SYS_sendmsg, fd, message, flags);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Faults on the real sockets of this process: recv, send and sendmsg of the whole program go through here, since a program's own
-// functions come before the C library's. Without a fault they are system calls and nothing else.
+// Faults on the real sockets of this process: recv, send and sendmsg of the whole program go through here, since a
+// program's own functions come before the C library's. Without a fault they are system calls and nothing else.
 #include <cstddef>
 
 namespace tutti::test {
@@ -13,8 +13,8 @@ enum class Fault {
   slow,        // no more than some KB at a time, with pauses
 };
 
-// On the TCP socket that has sent most since the last call of forget_traffic(), of those without a fault yet. False: there is none
-// that sent `least` bytes.
+// On the TCP socket that has sent most since the last call of forget_traffic(), of those without a fault yet. False:
+// there is none that sent `least` bytes.
 bool inject(Fault fault, std::size_t least);
 // How often a fault has struck since the last forget_traffic().
 int strikes();

@@ -1,6 +1,6 @@
 #pragma once
-// The gallery of failures: one table of causes, each with what goes wrong, who is to blame and how long it may take; and what the
-// ranks then say, in words that do not depend on where it runs.
+// The gallery of failures: one table of causes, each with what goes wrong, who is to blame and how long it may take;
+// and what the ranks then say, in words that do not depend on where it runs.
 #include <tutti/tutti.h>
 #include <chrono>
 #include <functional>

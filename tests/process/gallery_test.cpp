@@ -1,5 +1,6 @@
 // Each cause of the gallery: in time, the right code and culprit on every rank that says something, and the words of
-// tests/golden/failures, where one can read what users will read. GALLERY_WRITES=1 writes what is new there; then look at it.
+// tests/golden/failures, where one can read what users will read. GALLERY_WRITES=1
+// writes what is new there; then look at it.
 #include "tests/process/gallery.h"
 
 #include <gtest/gtest.h>

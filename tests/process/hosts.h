@@ -1,6 +1,6 @@
 #pragma once
-// Hosts: network namespaces with cables between them, which threads of this process enter. Shared memory does not pass between
-// them, nor do abstract sockets. Needs root.
+// Hosts: network namespaces with cables between them, which threads of this process enter. Shared memory does not pass
+// between them, nor do abstract sockets. Needs root.
 #include <string>
 
 namespace tutti::test {

@@ -36,7 +36,8 @@ Status use(Communicator& comm) {
   std::vector<float> x(300000, 1), y(x.size());
   for (const std::size_t count : {1, 300, 20000, 300000}) {
     if (Status status = comm.all_reduce({x.data(), y.data(), count}).wait(); !status.ok()) return status;
-    if (Status status = comm.broadcast({x.data(), y.data(), count, DataType::f32, 2}).wait(); !status.ok()) return status;
+    if (Status status = comm.broadcast({x.data(), y.data(), count, DataType::f32, 2}).wait(); !status.ok())
+      return status;
     if (Status status = comm.all_to_all({x.data(), y.data(), count / kRanks}).wait(); !status.ok()) return status;
   }
   return comm.barrier().wait();
@@ -83,7 +84,8 @@ TEST_P(Idle, ARankThatWaitsForLateOnesSleeps) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Wires, Idle, testing::Values("shm", "tcp"), [](const auto& i) { return std::string(i.param); });
+INSTANTIATE_TEST_SUITE_P(Wires, Idle, testing::Values("shm", "tcp"),
+                         [](const auto& i) { return std::string(i.param); });
 
 }  // namespace
 }  // namespace tutti::test

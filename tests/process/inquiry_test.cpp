@@ -35,7 +35,8 @@ std::string of_rank(int rank, const std::string& said) {
   return text;
 }
 
-// Rank 1 stays away from an all_reduce that the others have begun, while the signal comes and until `heard`. What was said.
+// Rank 1 stays away from an all_reduce that the others have begun, while the
+// signal comes and until `heard`. What was said.
 std::string asked_while_rank_1_is_away(int signal, const Settings& settings, const std::function<bool()>& heard) {
   testing::internal::CaptureStderr();
   std::atomic<int> begun{0};
@@ -45,7 +46,8 @@ std::string asked_while_rank_1_is_away(int signal, const Settings& settings, con
     if (comm.rank() == 1) {
       while (begun < 2) std::this_thread::yield();
       ::raise(signal);
-      for (const auto end = std::chrono::steady_clock::now() + 30s; !heard() && std::chrono::steady_clock::now() < end;) std::this_thread::sleep_for(10ms);
+      for (const auto end = std::chrono::steady_clock::now() + 30s; !heard() && std::chrono::steady_clock::now() < end;)
+        std::this_thread::sleep_for(10ms);
     }
     Work work = comm.all_reduce({&x, &x, 1});
     ++begun;
@@ -70,11 +72,14 @@ TEST(Inquiry, RanksSayWhoWaitsForWhom) {
   // Where the others stand depends on the moment.
   const std::string waits = of_rank(0, said);
   const auto two_lines = waits.find('\n', waits.find('\n') + 1);
-  expect_said("asked_by_a_signal", "SIGUSR1 comes while ranks 0 and 2 wait for rank 1: what rank 0 says first, and rank 1", waits.substr(0, two_lines) + "\n" + of_rank(1, said));
+  expect_said("asked_by_a_signal",
+              "SIGUSR1 comes while ranks 0 and 2 wait for rank 1: what rank 0 says first, and rank 1",
+              waits.substr(0, two_lines) + "\n" + of_rank(1, said));
 }
 
 TEST(Inquiry, BySignalThatWasAskedFor) {
-  EXPECT_THAT(asked_while_rank_1_is_away(SIGUSR2, {{"TUTTI_REPORT_SIGNAL", "USR2"}}, all_have_told), HasSubstr("has not made the call"));
+  EXPECT_THAT(asked_while_rank_1_is_away(SIGUSR2, {{"TUTTI_REPORT_SIGNAL", "USR2"}}, all_have_told),
+              HasSubstr("has not made the call"));
 }
 
 std::atomic<int> g_taken{0};

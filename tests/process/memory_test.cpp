@@ -56,12 +56,13 @@ TEST_P(MemoryLimit, IsKept) {
   };
   std::vector<std::unique_ptr<Child>> children;
   for (int r = 0; r < kRanks; ++r) children.push_back(std::make_unique<Child>([&, r] { return rank(r); }));
-  for (auto& child : children) EXPECT_EQ(child->exit_code(), 0) << "1: a wrong result, 2: more by its own word, 3: by the kernel's";
+  for (auto& child : children)
+    EXPECT_EQ(child->exit_code(), 0) << "1: a wrong result, 2: more by its own word, 3: by the kernel's";
 }
 
 INSTANTIATE_TEST_SUITE_P(Limits, MemoryLimit,
-                         ::testing::Values(Limit{"8M", 8 * kMiB, "shm"}, Limit{"8M", 8 * kMiB, "tcp"}, Limit{"2M", 2 * kMiB, "shm"},
-                                           Limit{"2M", 2 * kMiB, "tcp"}),
+                         ::testing::Values(Limit{"8M", 8 * kMiB, "shm"}, Limit{"8M", 8 * kMiB, "tcp"},
+                                           Limit{"2M", 2 * kMiB, "shm"}, Limit{"2M", 2 * kMiB, "tcp"}),
                          [](const auto& at) { return std::string(at.param.text) + "_" + at.param.transport; });
 
 }  // namespace

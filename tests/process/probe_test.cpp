@@ -45,7 +45,8 @@ std::vector<std::string> choices(World& world) {
     }
     for (const std::size_t count : {2u, 3000u, 200000u}) {
       std::vector<float> numbers(count, float(comm.rank() + 1));
-      ASSERT_EQ(comm.all_reduce({.input = numbers.data(), .output = numbers.data(), .count = count}).wait().to_string(), Status().to_string());
+      ASSERT_EQ(comm.all_reduce({.input = numbers.data(), .output = numbers.data(), .count = count}).wait().to_string(),
+                Status().to_string());
       const int n = comm.rank_count();
       EXPECT_EQ(numbers.back(), float(n * (n + 1) / 2));
     }

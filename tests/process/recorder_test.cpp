@@ -1,4 +1,5 @@
-// Flight recorders of real ranks: what a killed one leaves, what a hang makes all ranks say, and that nothing stays behind.
+// Flight recorders of real ranks: what a killed one leaves, what a hang makes
+// all ranks say, and that nothing stays behind.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -146,7 +147,9 @@ TEST(Recorder, KnowsWhatSmallOperationsCarried) {
         if (seen == 0) before = operation.total;
         continue;
       }
-      EXPECT_EQ(operation.sequence, recording->operations[0].sequence + std::uint32_t(&operation - recording->operations.data())) << "rank " << rank;
+      EXPECT_EQ(operation.sequence,
+                recording->operations[0].sequence + std::uint32_t(&operation - recording->operations.data()))
+          << "rank " << rank;
       ++seen;
       after = operation.total;
       EXPECT_GT(operation.ended, 0);
@@ -241,7 +244,8 @@ TEST(HangReport, TheRankThatHasNotCalledPrintsItToo) {
       EXPECT_TRUE(comes_true([&] {
         files.clear();
         for (const std::string& path : record::recorders_in(folder.path))
-          if (const std::string text = text_of(record::hang_report_path(path)); text.ends_with("}\n")) files.push_back(text);
+          if (const std::string text = text_of(record::hang_report_path(path)); text.ends_with("}\n"))
+            files.push_back(text);
         return files.size() == 3;
       }));
       told = true;
@@ -252,7 +256,9 @@ TEST(HangReport, TheRankThatHasNotCalledPrintsItToo) {
   EXPECT_TRUE(told);
   ASSERT_EQ(reports.size(), 3u);
   EXPECT_EQ(std::set(reports.begin(), reports.end()).size(), 1u);
-  EXPECT_THAT(reports[0], testing::ContainsRegex("rank 0 \\(.*\\) has not made the call: it is alive, outside the library, and has made 1 calls"));
+  EXPECT_THAT(reports[0],
+              testing::ContainsRegex(
+                  "rank 0 \\(.*\\) has not made the call: it is alive, outside the library, and has made 1 calls"));
   EXPECT_EQ(std::set(files.begin(), files.end()).size(), 1u);
 }
 

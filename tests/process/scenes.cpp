@@ -55,7 +55,8 @@ Status last(Communicator& comm, Status status) {
   return status;
 }
 
-Statuses with_process(int signal, const Settings& settings, std::size_t count, const std::function<int(Communicator&)>& body) {
+Statuses with_process(int signal, const Settings& settings, std::size_t count,
+                      const std::function<int(Communicator&)>& body) {
   const std::string address = fresh_address();
   Child victim([&] {
     const Environment environment(settings);
@@ -81,7 +82,8 @@ Statuses with_process(int signal, const Settings& settings, std::size_t count, c
   return out;
 }
 
-Statuses mismatch(const std::function<Work(Communicator&, float*)>& usual, const std::function<Work(Communicator&, float*)>& odd) {
+Statuses mismatch(const std::function<Work(Communicator&, float*)>& usual,
+                  const std::function<Work(Communicator&, float*)>& odd) {
   return ranks(3, {{"TUTTI_TIMEOUT", "8s"}}, [&](Communicator& comm) {
     std::vector<float> memory(20000);
     return last(comm, (comm.rank() == 2 ? odd : usual)(comm, memory.data()).wait());
@@ -129,7 +131,8 @@ Apart::Apart(const std::function<Status()>& body)
     : child_([&] {
         const Status status = body();
         const int head[2] = {int(status.code()), status.culprit()};
-        return ::write(pipe_.ends[1], head, sizeof head) < 0 || ::write(pipe_.ends[1], status.text().data(), status.text().size()) < 0;
+        return ::write(pipe_.ends[1], head, sizeof head) < 0 ||
+               ::write(pipe_.ends[1], status.text().data(), status.text().size()) < 0;
       }) {
   ::close(pipe_.ends[1]);
 }
@@ -143,7 +146,8 @@ Status Apart::status() {
   const ssize_t bytes = ::read(pipe_.ends[0], text.data(), text.size());
   const int code = child_.exit_code();
   text.resize(std::size_t(std::max<ssize_t>(bytes, 0)));
-  return told ? Status(Code(head[0]), text, head[1]) : Status(Code::internal, "the process ended without a word: " + std::to_string(code));
+  return told ? Status(Code(head[0]), text, head[1])
+              : Status(Code::internal, "the process ended without a word: " + std::to_string(code));
 }
 
 Statuses with_limit(int what, rlim_t most, const std::function<Status()>& body) {

@@ -1,6 +1,6 @@
 #pragma once
-// Scenes: what the causes of the gallery (gallery.h) happen in: ranks as threads, a rank that is a process and is killed, processes
-// that may hold little. Each returns what the ranks said.
+// Scenes: what the causes of the gallery (gallery.h) happen in: ranks as threads, a rank that is a process and is
+// killed, processes that may hold little. Each returns what the ranks said.
 #include <sys/resource.h>
 
 #include <atomic>
@@ -23,19 +23,23 @@ Status reduce(Communicator& comm, std::size_t count);
 Status reduce_often(Communicator& comm, std::size_t count, int times, std::atomic<int>* rounds = nullptr);
 // Until the communicator is broken: who had finished learns of it later.
 Status last(Communicator& comm, Status status);
-Work all_reduce(Communicator& comm, float* at, std::size_t count, DataType type = DataType::f32, ReduceOp op = ReduceOp::sum);
+Work all_reduce(Communicator& comm, float* at, std::size_t count, DataType type = DataType::f32,
+                ReduceOp op = ReduceOp::sum);
 
 // A thread a rank; what each body returned.
 Statuses ranks(int count, const Settings& settings, const Body& body);
 // Rank 0 of three is a process that runs `body`; it gets `signal` after some rounds of the others (0: none).
-Statuses with_process(int signal, const Settings& settings, std::size_t count, const std::function<int(Communicator&)>& body = {});
+Statuses with_process(int signal, const Settings& settings, std::size_t count,
+                      const std::function<int(Communicator&)>& body = {});
 // Two different calls: of the last rank of three, and of the others.
-Statuses mismatch(const std::function<Work(Communicator&, float*)>& usual, const std::function<Work(Communicator&, float*)>& odd);
+Statuses mismatch(const std::function<Work(Communicator&, float*)>& usual,
+                  const std::function<Work(Communicator&, float*)>& odd);
 // A fault on the busiest TCP socket in the midst of all_reduces of three ranks.
 Statuses on_the_wire(Fault fault, Settings settings, int times = 60);
 
 // Only rank `rank` of `count`, here and now.
-Status alone(int rank, int count, const std::string& address, std::chrono::milliseconds limit, const std::string& key = "k");
+Status alone(int rank, int count, const std::string& address, std::chrono::milliseconds limit,
+             const std::string& key = "k");
 // All these at once; what each got.
 Statuses together(const std::vector<std::function<Status()>>& joins);
 Statuses with_setting(const std::string& name, const std::string& value);

@@ -1,6 +1,6 @@
-// Real ranks, for a while: operations of all kinds and sizes over TCP links that are reset, flip bits, fall silent or slow down, then
-// a rank that is killed, after which the others go on and take in a new one. Nothing is lost, and neither descriptors nor memory
-// grow. CI runs some seconds; SOAK_SECONDS=3600 runs an hour.
+// Real ranks, for a while: operations of all kinds and sizes over TCP links that are reset, flip bits, fall silent or
+// slow down, then a rank that is killed, after which the others go on and take in a new one. Nothing is lost, and
+// neither descriptors nor memory grow. CI runs some seconds; SOAK_SECONDS=3600 runs an hour.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -42,7 +42,8 @@ std::string work(Communicator& comm, std::uint64_t seed, int operations, const s
   std::mt19937_64 random(seed);
   for (int i = 0; i < operations; ++i) {
     const Case test = any_case(random, comm.rank_count());
-    if (const std::string wrong = tried(comm, test); !wrong.empty()) return "seed " + std::to_string(seed) + ", operation " + std::to_string(i) + ": " + wrong;
+    if (const std::string wrong = tried(comm, test); !wrong.empty())
+      return "seed " + std::to_string(seed) + ", operation " + std::to_string(i) + ": " + wrong;
     if (comm.rank() == 0 && between) between();
   }
   return "";
@@ -63,7 +64,8 @@ int newcomer(int invitations, std::uint64_t seed) {
 void live(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::string address = fresh_address();
-  Settings settings{{"TUTTI_TRANSPORT", random() % 3 ? "tcp" : "auto"}, {"TUTTI_SOCKETS", std::to_string(random() % 3)}};
+  Settings settings{{"TUTTI_TRANSPORT", random() % 3 ? "tcp" : "auto"},
+                    {"TUTTI_SOCKETS", std::to_string(random() % 3)}};
   if (random() % 4 == 0) settings.emplace_back("TUTTI_CHECK", "1");
   if (random() % 4 == 0) settings.emplace_back("TUTTI_ENCRYPT", "1");
   forget_traffic();
@@ -131,7 +133,7 @@ TEST(Soak, NothingIsLostAndNothingGrows) {
   }
   std::printf("%d lives\n", lives);
   if (lives < 5) return;                                 // a starved machine
-  const auto settled = Clock::now() + std::chrono::seconds(10);          // meeting points close a moment after all have met
+  const auto settled = Clock::now() + std::chrono::seconds(10);  // meeting points close a moment after all have met
   while (descriptors() > descriptors_then && Clock::now() < settled) std::this_thread::yield();
   EXPECT_LE(descriptors(), descriptors_then);
   EXPECT_LE(resident_bytes(), bytes_then + (32u << 20));

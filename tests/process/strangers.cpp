@@ -24,7 +24,8 @@ sockaddr_in local(int port) {
 int listen_somewhere() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in any = local(0);
-  if (fd < 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0 || ::listen(fd, 64) != 0) throw std::runtime_error("listen");
+  if (fd < 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0 || ::listen(fd, 64) != 0)
+    throw std::runtime_error("listen");
   return fd;
 }
 

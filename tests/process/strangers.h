@@ -25,8 +25,8 @@ class Listening {
   std::thread thread_;
 };
 
-// Connects so many times, one after another, and says something that no rank would: a scanner's nothing, a browser's request, noise,
-// the beginning of a handshake. From a thread; the destructor waits for it.
+// Connects so many times, one after another, and says something that no rank would: a scanner's nothing, a browser's
+// request, noise, the beginning of a handshake. From a thread; the destructor waits for it.
 class Strangers {
  public:
   Strangers(const std::string& address, int count);

@@ -1,4 +1,5 @@
-// Ten thousand connections by strangers, at the doors of a job that runs: its results are right, and nothing stays behind.
+// Ten thousand connections by strangers, at the doors of a job that runs: its
+// results are right, and nothing stays behind.
 #include "tests/process/own_process.h"
 #include "tests/process/strangers.h"
 
@@ -25,7 +26,8 @@ std::set<int> doors() {
     sockaddr_in own{};
     socklen_t own_bytes = sizeof own;
     if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) != 0 || !listens) continue;
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET) out.insert(ntohs(own.sin_port));
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_bytes) == 0 && own.sin_family == AF_INET)
+      out.insert(ntohs(own.sin_port));
   }
   return out;
 }
@@ -59,8 +61,10 @@ TEST(StrangersAtTheDoor, TenThousandOfThemDisturbNoRunningJob) {
   const std::size_t descriptors_before = descriptors();
   std::vector<std::unique_ptr<Strangers>> crowd;
   const auto start = std::chrono::steady_clock::now();
-  for (const int port : ports) crowd.push_back(std::make_unique<Strangers>("127.0.0.1:" + std::to_string(port), 10'000 / int(ports.size())));
-  const double during = run_until(world, [&] { return std::all_of(crowd.begin(), crowd.end(), [](const auto& s) { return s->over(); }); });
+  for (const int port : ports)
+    crowd.push_back(std::make_unique<Strangers>("127.0.0.1:" + std::to_string(port), 10'000 / int(ports.size())));
+  const double during = run_until(
+      world, [&] { return std::all_of(crowd.begin(), crowd.end(), [](const auto& s) { return s->over(); }); });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   int connected = 0;
   for (const auto& strangers : crowd) connected += strangers->connected();

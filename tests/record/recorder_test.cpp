@@ -1,4 +1,5 @@
-// The file: what is written is what is read, around the ring's end, in the middle of a store, and when it is none at all.
+// The file: what is written is what is read, around the ring's end, in the
+// middle of a store, and when it is none at all.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -70,7 +71,8 @@ TEST(Recorder, TheRingKeepsTheNewest) {
   Folder folder;
   Taped tape(folder.path, kRank1);
   constexpr std::uint32_t kCount = kOperations * 2 + 17;
-  for (std::uint32_t i = 0; i < kCount; ++i) tape.recorder->ended(tape.start(i, i * 100), 0, i, tape.ticks(i * 100 + 50));
+  for (std::uint32_t i = 0; i < kCount; ++i)
+    tape.recorder->ended(tape.start(i, i * 100), 0, i, tape.ticks(i * 100 + 50));
   tape.beat(kCount * 100);
   const Recording r = tape.read();
   ASSERT_EQ(r.operations.size(), kOperations);
@@ -213,7 +215,8 @@ TEST(Recorder, HostileBytesDoNoHarm) {
   for (int round = 0; round < 300; ++round) {
     auto bytes = good;
     const std::size_t begin = dice.chance(0.7) ? dice.below(sizeof(Header)) : dice.below(bytes.size());
-    for (std::size_t i = begin; i < bytes.size() && i < begin + 1 + dice.below(200); ++i) bytes[i] = std::byte(dice.next());
+    for (std::size_t i = begin; i < bytes.size() && i < begin + 1 + dice.below(200); ++i)
+      bytes[i] = std::byte(dice.next());
     const auto r = parse(bytes);
     if (!r) continue;
     EXPECT_LE(r->operations.size(), kOperations);
@@ -233,7 +236,8 @@ TEST(Folder, NamesAreTold) {
   const std::string name = file_name(0xfeed, 12, 4711, 3);
   EXPECT_TRUE(is_file_name(name)) << name;
   EXPECT_EQ(pid_of(name), 4711);
-  for (const char* other : {"notes.rec", "000000000000feed-r1-2.rec", "000000000000feed-r1-2-3.txt", "000000000000feed-rx-2-3.rec", "../000000000000feed-r1-2-3.rec"})
+  for (const char* other : {"notes.rec", "000000000000feed-r1-2.rec", "000000000000feed-r1-2-3.txt",
+                            "000000000000feed-rx-2-3.rec", "../000000000000feed-r1-2-3.rec"})
     EXPECT_FALSE(is_file_name(other)) << other;
 }
 
@@ -267,7 +271,8 @@ TEST(Folder, ALivingRecorderIsHeldAndADeadOneGoesInTime) {
   std::ofstream(foreign) << "mine";
   EXPECT_FALSE(is_held(dead[0]));
   const timespec old[2] = {{1, 0}, {1, 0}};       // 1970
-  for (const std::string& path : {dead[1], alive.recorder->path(), foreign}) ::utimensat(AT_FDCWD, path.c_str(), old, 0);
+  for (const std::string& path : {dead[1], alive.recorder->path(), foreign})
+    ::utimensat(AT_FDCWD, path.c_str(), old, 0);
   std::ofstream(hang_report_path(dead[1])) << "{}";
   remove_stale(folder.path);
   EXPECT_TRUE(std::filesystem::exists(alive.recorder->path())) << "it is in use";
@@ -284,7 +289,8 @@ TEST(Folder, KeepsABoundedNumberOfTheDead) {
   EXPECT_EQ(recorders_in(folder.path).size(), kMostDead);
 }
 
-// The limit on the size of files stands for a file system that is full: the space is asked for at once, not found missing later.
+// The limit on the size of files stands for a file system that is full: the space
+// is asked for at once, not found missing later.
 TEST(Recorder, NoRoomIsAStatusAndLeavesNothing) {
   Folder folder;
   rlimit before{};

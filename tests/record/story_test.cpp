@@ -17,7 +17,12 @@ using End = Chapter::End;
 struct Job {
   explicit Job(int count, std::vector<std::uint64_t> hosts = {}, std::vector<std::int64_t> clock_errors = {}) {
     for (int r = 0; r < count; ++r)
-      tapes.push_back(std::make_unique<Taped>(folder.path, Identity{.job = 1, .rank = r, .rank_count = count, .host_identity = hosts.empty() ? 5 : hosts[std::size_t(r)], .host = "h"},
+      tapes.push_back(std::make_unique<Taped>(folder.path,
+                                              Identity{.job = 1,
+                                                       .rank = r,
+                                                       .rank_count = count,
+                                                       .host_identity = hosts.empty() ? 5 : hosts[std::size_t(r)],
+                                                       .host = "h"},
                                               clock_errors.empty() ? 0 : clock_errors[std::size_t(r)]));
   }
   // One operation of all: when each starts, and when all are done; -1: it does not call.
@@ -87,7 +92,8 @@ TEST(Story, ARankThatIsKeptLongerByTheOperationBeforeIsNotLate) {
   EXPECT_THAT(job.tell_it().late, IsEmpty());
 }
 
-// Rank 1's operations are over within their calls, since rank 0's data is there already: its recorder knows no times, but rank 0's does.
+// Rank 1's operations are over within their calls, since rank 0's data is there already: its recorder knows no times,
+// but rank 0's does.
 TEST(Story, ALateRankWhoseOperationsAreOverAtOnceIsNamedByThePeerThatWaited) {
   Job job(2);
   constexpr std::int64_t kStep = 10'000'000, kLate = 2'000'000;
@@ -115,7 +121,8 @@ TEST(Story, ALateRankWhoseOperationsAreOverAtOnceIsNamedByThePeerThatWaited) {
 TEST(Story, WhereAllOperationsAreOverAtOnceNobodyIsLate) {
   Job job(2);
   for (int rank : {0, 1}) {
-    job.tapes[std::size_t(rank)]->recorder->begin_run(0, 0, 0, 100, 0, job.tapes[std::size_t(rank)]->ticks(rank * 5'000'000));
+    job.tapes[std::size_t(rank)]->recorder->begin_run(0, 0, 0, 100, 0,
+                                                      job.tapes[std::size_t(rank)]->ticks(rank * 5'000'000));
     for (std::uint32_t i = 0; i < 20; ++i) {
       ASSERT_TRUE(i == 0 || job.tapes[std::size_t(rank)]->recorder->another(0, i, 0));
       job.tapes[std::size_t(rank)]->recorder->over();
@@ -157,7 +164,8 @@ TEST(Story, ASlowLinkIsNamedAndItsRankIsNotLate) {
 TEST(Story, ABrokenLinkIsToldWithWhenItWasMade) {
   Job job(3);
   job.run(0, {0, 0, 0}, 100);
-  const auto event = [&](int rank, EventKind kind, int peer, std::int64_t at, std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) {
+  const auto event = [&](int rank, EventKind kind, int peer, std::int64_t at, std::uint64_t a, std::uint64_t b = 0,
+                         std::uint64_t c = 0) {
     Taped& tape = *job.tapes[std::size_t(rank)];
     tape.recorder->event({0, std::uint16_t(kind), std::uint16_t(peer), tape.ticks(at), 0, 0, a, b, c, 0, 0});
   };
@@ -167,7 +175,8 @@ TEST(Story, ABrokenLinkIsToldWithWhenItWasMade) {
   event(2, EventKind::mended, 1, 9000, 6000, 3, 1);
   const Story story = job.tell_it();
   ASSERT_EQ(story.breaks.size(), 3u);
-  const auto is = [&](std::size_t i, int rank, int peer, std::int64_t at, std::int64_t mended, std::uint64_t resent, bool silent) {
+  const auto is = [&](std::size_t i, int rank, int peer, std::int64_t at, std::int64_t mended, std::uint64_t resent,
+                      bool silent) {
     const Break& b = story.breaks[i];
     EXPECT_EQ(b.rank, rank) << i;
     EXPECT_EQ(b.peer, peer) << i;
@@ -208,7 +217,8 @@ TEST(Story, SaysWhoCalledSomethingElse) {
 TEST(Story, WhatWasOverwrittenWasCalled) {
   Job job(2);
   for (std::uint32_t i = 0; i < kOperations + 100; ++i) job.tapes[0]->start(i, i * 10);
-  for (std::uint32_t i = 0; i < 50; ++i) job.tapes[1]->recorder->ended(job.tapes[1]->start(i, i * 10), 0, 0, job.tapes[1]->ticks(i * 10 + 5));
+  for (std::uint32_t i = 0; i < 50; ++i)
+    job.tapes[1]->recorder->ended(job.tapes[1]->start(i, i * 10), 0, 0, job.tapes[1]->ticks(i * 10 + 5));
   for (const Chapter& c : job.tell_it().chapters) {
     if (c.sequence < 50) EXPECT_THAT(c.not_called, IsEmpty()) << c.sequence;
     else EXPECT_THAT(c.not_called, ElementsAre(1)) << c.sequence;

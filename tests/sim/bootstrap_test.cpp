@@ -53,7 +53,8 @@ struct Rank {
 // So many ranks on hosts of one to four processes each; rank 0 hosts the meeting point on host0.
 class Job {
  public:
-  Job(std::uint64_t seed, int rank_count) : world(seed, rough_options(seed)), ranks(static_cast<std::size_t>(rank_count)) {
+  Job(std::uint64_t seed, int rank_count)
+      : world(seed, rough_options(seed)), ranks(static_cast<std::size_t>(rank_count)) {
     const int per_host = 1 + static_cast<int>(world.dice().below(4));
     for (int r = 0; r < rank_count; ++r) {
       const int host = r / per_host < 1 + last_host() ? r / per_host : world.add_host();
@@ -64,7 +65,8 @@ class Job {
       rank.request.addresses = {"host0:" + std::to_string(kMeetingPort)};
       rank.request.key = comm::make_job_key("the job");
       rank.request.settings.init_timeout = kInitTimeout;
-      rank.request.host = HostFacts{.name = "host" + std::to_string(host), .identity = 100 + std::uint64_t(host), .pid = 1000 + r};
+      rank.request.host =
+          HostFacts{.name = "host" + std::to_string(host), .identity = 100 + std::uint64_t(host), .pid = 1000 + r};
       rank.loop->on_tick([&rank] { rank.look(); });
     }
   }
@@ -84,7 +86,8 @@ class Job {
     }
   }
   bool all_ended(int except = -1) const {
-    return std::all_of(ranks.begin(), ranks.end(), [&](const Rank& rank) { return rank.request.rank == except || rank.outcome; });
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](const Rank& rank) { return rank.request.rank == except || rank.outcome; });
   }
   int count() const { return static_cast<int>(ranks.size()); }
   Rank& rank(int number) { return ranks[static_cast<std::size_t>(number)]; }
@@ -192,7 +195,8 @@ TEST(SimBootstrap, ARankThatNeverComesIsNamedToAllOthers) {
       expect_in_time(rank);
       EXPECT_EQ(rank.outcome->code(), Code::timeout) << rank.outcome->to_string();
       EXPECT_EQ(rank.outcome->culprit(), missing) << rank.outcome->to_string();
-      EXPECT_NE(rank.outcome->text().find("rank " + std::to_string(missing)), std::string::npos) << rank.outcome->to_string();
+      EXPECT_NE(rank.outcome->text().find("rank " + std::to_string(missing)), std::string::npos)
+          << rank.outcome->to_string();
     }
     ASSERT_FALSE(testing::Test::HasFailure()) << job.world.replay_line();
   }
@@ -203,7 +207,8 @@ void expect_true_culprits(Job& job, int victim) {
   for (const Rank& rank : job.ranks) {
     if (rank.request.rank == victim || rank.outcome->ok()) continue;
     EXPECT_EQ(rank.outcome->culprit(), victim) << "rank " << rank.request.rank << ": " << rank.outcome->to_string();
-    EXPECT_NE(rank.outcome->text().find("rank " + std::to_string(victim)), std::string::npos) << rank.outcome->to_string();
+    EXPECT_NE(rank.outcome->text().find("rank " + std::to_string(victim)), std::string::npos)
+        << rank.outcome->to_string();
   }
 }
 

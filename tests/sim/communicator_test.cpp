@@ -1,5 +1,5 @@
-// The real communicator in the simulated world: right results in rough worlds, and one verdict for all when a connection,
-// a process, a path or the program of a rank is at fault.
+// The real communicator in the simulated world: right results in rough worlds, and one verdict for all when a
+// connection, a process, a path or the program of a rank is at fault.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,8 @@ TEST(SimCommunicator, OneOfThreeSocketsOfAPairIsResetAndNobodyNotices) {
           const auto wires = crew.data_wires(a, b);
           EXPECT_GE(wires.size(), 3U);      // and perhaps one to another address of the host, which came second
           Dice& dice = crew.world.dice();
-          crew.world.reset_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)), 1 + dice.below(2000));
+          crew.world.reset_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)),
+                                 1 + dice.below(2000));
         }
       }
       return crew.all([](const CrewRank& rank) { return rank.over(); });
@@ -88,12 +89,15 @@ TEST(SimCommunicator, APairThatLosesAllItsSocketsForGoodGivesAllRanksOneVerdict)
 // Two hosts of several ranks: one multicast goes over memory and sockets, whose segments have other sizes.
 TEST(SimCommunicator, LargeMulticastsOverDifferentWiresAreRight) {
   for (const std::uint64_t seed : seeds(4))
-    for (const Collective what : {Collective::all_reduce, Collective::broadcast, Collective::all_gather, Collective::reduce_scatter}) {
+    for (const Collective what :
+         {Collective::all_reduce, Collective::broadcast, Collective::all_gather, Collective::reduce_scatter}) {
       CrewOptions options;
       options.ranks = 4 + static_cast<int>(seed % 3);
       options.hosts = 2;
       options.settings.algo = "direct";
-      options.agenda = [=, ranks = options.ranks](int, int index) { return Exchange{.what = what, .count = std::size_t(150'000), .salt = std::uint64_t(index), .ranks = ranks}; };
+      options.agenda = [=, ranks = options.ranks](int, int index) {
+        return Exchange{.what = what, .count = std::size_t(150'000), .salt = std::uint64_t(index), .ranks = ranks};
+      };
       options.exchanges = 2;
       Crew crew(seed, options);
       ASSERT_TRUE(crew.assemble()) << crew.report();
@@ -124,7 +128,8 @@ TEST(SimCommunicator, AKilledProcessIsNamedToAllOthers) {
   }
 }
 
-// A segment that several take is shared. One of them stands still until its lane is full, and dies: the others' share is taken back.
+// A segment that several take is shared. One of them stands still until its lane is full, and dies: the others' share
+// is taken back.
 TEST(SimCommunicator, ADeathInTheMiddleOfASharedSegmentIsAVerdictToo) {
   for (const std::uint64_t seed : seeds(8)) {
     Dice dice{seed ^ 0x7368};
@@ -133,7 +138,9 @@ TEST(SimCommunicator, ADeathInTheMiddleOfASharedSegmentIsAVerdictToo) {
     options.settings.transport = "shm";
     options.settings.algo = "direct";
     options.settings.segment = 512 << dice.below(4);
-    options.agenda = [ranks = options.ranks](int, int) { return Exchange{.what = Collective::all_gather, .count = 20'000, .ranks = ranks}; };
+    options.agenda = [ranks = options.ranks](int, int) {
+      return Exchange{.what = Collective::all_gather, .count = 20'000, .ranks = ranks};
+    };
     options.exchanges = kForEver;
     Crew crew(seed, options);
     ASSERT_TRUE(crew.assemble()) << crew.report();
@@ -171,7 +178,8 @@ TEST(SimCommunicator, AProcessThatStandsStillIsNamedInTime) {
   }
 }
 
-// Hosts that do not reach each other for a while, from any moment on: while the first connections for data are made, or later.
+// Hosts that do not reach each other for a while, from any moment on: while the
+// first connections for data are made, or later.
 TEST(SimCommunicator, APartitionThatHealsInTimeDelaysButHarmsNothing) {
   int delayed = 0;
   for (const std::uint64_t seed : seeds(100)) {
@@ -232,7 +240,9 @@ TEST(SimCommunicator, SurvivorsOfKilledProcessesGoOn) {
     }
     const auto lives = [&](const CrewRank& rank) { return victims.count(rank.rank) == 0; };
     const auto over = [&] {
-      return crew.all([&](const CrewRank& rank) { return !lives(rank) || (rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == 6)); });
+      return crew.all([&](const CrewRank& rank) {
+        return !lives(rank) || (rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == 6));
+      });
     };
     EXPECT_TRUE(crew.world.run_until(over, seconds{20})) << crew.report();
     expect_carried_on(crew, lives);
@@ -255,7 +265,9 @@ TEST(SimCommunicator, OfAPartitionAtMostOneSideGoesOn) {
     for (int host = 2; host < options.hosts; ++host) sides[crew.world.dice().below(2)].push_back(host);
     crew.world.partition(sides);
     const auto over = [&] {
-      return crew.all([&](const CrewRank& rank) { return rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == 4); });
+      return crew.all([&](const CrewRank& rank) {
+        return rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == 4);
+      });
     };
     EXPECT_TRUE(crew.world.run_until(over, seconds{60})) << crew.report();
     // One that was cut off in the last moment of the agreement gets a communicator in which nothing completes.
@@ -288,7 +300,8 @@ TEST(SimCommunicator, ARankThatCallsSomethingElseIsAMismatchForAll) {
     Dice dice{seed};
     Exchange usual;
     usual.ranks = options.ranks;
-    usual.count = 1 + dice.below(std::min<std::size_t>(bearable_bytes(options.world, 64 << 10) / 8, 1 << dice.below(13)));
+    usual.count =
+        1 + dice.below(std::min<std::size_t>(bearable_bytes(options.world, 64 << 10) / 8, 1 << dice.below(13)));
     usual.type = dice.chance(0.5) ? DataType::f32 : DataType::i64;
     const Exchange odd = another(usual, dice);
     const int deviant = static_cast<int>(dice.below(static_cast<std::uint64_t>(options.ranks)));
@@ -302,7 +315,8 @@ TEST(SimCommunicator, ARankThatCallsSomethingElseIsAMismatchForAll) {
     const auto names_both = [&](const CrewRank& rank) {
       const std::string& text = rank.verdict ? rank.verdict->text() : "";
       const auto says = [&](const Exchange& x) {
-        const std::string call = std::string(name_of(x.what)) + " " + std::string(name_of(x.type)) + "[" + std::to_string(x.count) + "]";
+        const std::string call =
+            std::string(name_of(x.what)) + " " + std::string(name_of(x.type)) + "[" + std::to_string(x.count) + "]";
         return text.find(call) != std::string::npos;
       };
       return rank.verdict && rank.verdict->code() == Code::mismatch && says(usual) && says(odd);
@@ -335,7 +349,8 @@ TEST(SimCommunicator, WhenAllThinkThatTheyAreTheRootAllHearOfIt) {
     EXPECT_TRUE(crew.run_until_over(seconds{60})) << crew.report();
     expect_one_verdict(crew, since, seconds{20});
     EXPECT_TRUE(crew.all([&](const CrewRank& rank) {
-      return rank.verdict && rank.verdict->code() == Code::mismatch && rank.verdict->text().find("operation 3: ") != std::string::npos &&
+      return rank.verdict && rank.verdict->code() == Code::mismatch &&
+             rank.verdict->text().find("operation 3: ") != std::string::npos &&
              rank.verdict->text().find(" called broadcast ") != rank.verdict->text().rfind(" called broadcast ");
     })) << crew.report();
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();

@@ -14,7 +14,7 @@ namespace tutti::sim {
 namespace {
 
 constexpr int kMeetingPort = 29500;
-constexpr int kMostPasses = 10'000;          // of an engine in one tick: more is a pass that always says it moved something
+constexpr int kMostPasses = 10'000;  // of an engine in one tick: more is a pass that always says it moved something
 constexpr Nanoseconds kShortestNap = microseconds{4};
 constexpr Nanoseconds kLongestNap = milliseconds{2};
 constexpr Nanoseconds kIdleTick = milliseconds{500};
@@ -80,7 +80,8 @@ void CrewRank::join() {
   joined = true;
   member_ = *member;
   if (crew_.options.gpus) {
-    gpu_ = std::make_shared<twin::TwinDevice>(crew_.world.seed() + std::uint64_t(rank), twin::TwinDevice::Drive::by_steps);
+    gpu_ =
+        std::make_shared<twin::TwinDevice>(crew_.world.seed() + std::uint64_t(rank), twin::TwinDevice::Drive::by_steps);
     streams_ = {gpu_->make_stream(), gpu_->make_stream(), {}};
     member_->use_device(gpu_);
   }
@@ -121,19 +122,21 @@ void CrewRank::judge(const Pending& pending) {
   if (pending.share.right()) return;
   if (wrong++ > 0) return;
   const Exchange& x = pending.share.exchange();
-  first_wrong = fmt::format("{}: {}{} {}[{}] {} root {}{}, input {}", pending.index, name_of(x.what), x.ragged ? "_v" : "", name_of(x.type),
-                            x.count, name_of(x.op), x.root, x.in_place(rank) ? " in place" : "", pending.share.input_intact() ? "intact" : "changed");
+  first_wrong = fmt::format("{}: {}{} {}[{}] {} root {}{}, input {}", pending.index, name_of(x.what),
+                            x.ragged ? "_v" : "", name_of(x.type), x.count, name_of(x.op), x.root,
+                            x.in_place(rank) ? " in place" : "", pending.share.input_intact() ? "intact" : "changed");
 }
 
 void CrewRank::start_next() {
   const CrewOptions& options = crew_.options;
-  while (!verdict && !hold && started_ < options.exchanges && static_cast<int>(pending_.size()) < options.most_pending &&
-         loop.now() >= next_start_) {
+  while (!verdict && !hold && started_ < options.exchanges &&
+         static_cast<int>(pending_.size()) < options.most_pending && loop.now() >= next_start_) {
     pending_.push_back({started_, Share(options.agenda(rank, started_), rank), {}});
     ++started_;
     const DeviceStream stream = gpu_ ? streams_[crew_.world.dice().below(streams_.size())] : DeviceStream{};
     pending_.back().work = pending_.back().share.start(communicator_, stream);
-    next_start_ = loop.now() + crew_.world.dice().up_to(options.pause) + (rank == options.late_rank ? options.late_by : Nanoseconds{0});
+    next_start_ = loop.now() + crew_.world.dice().up_to(options.pause) +
+                  (rank == options.late_rank ? options.late_by : Nanoseconds{0});
     moved_ = true;
   }
 }
@@ -255,7 +258,8 @@ comm::JoinRequest Crew::request_of(int rank) const {
   request.addresses = {"host0:" + std::to_string(kMeetingPort)};
   request.key = comm::make_job_key("the job");
   request.settings = options.settings;
-  request.host = HostFacts{.name = "host" + std::to_string(host), .identity = 100 + std::uint64_t(host), .pid = 1000 + rank, .cores = 64};
+  request.host = HostFacts{
+      .name = "host" + std::to_string(host), .identity = 100 + std::uint64_t(host), .pid = 1000 + rank, .cores = 64};
   return request;
 }
 
@@ -273,7 +277,8 @@ bool Crew::assemble() {
 }
 
 bool Crew::all(const std::function<bool(const CrewRank&)>& holds, int except) const {
-  return std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& rank) { return rank->rank == except || holds(*rank); });
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [&](const auto& rank) { return rank->rank == except || holds(*rank); });
 }
 
 bool Crew::run_until_over(Nanoseconds limit, int except) {
@@ -295,7 +300,8 @@ std::vector<std::uint64_t> Crew::control_wires(int a, int b) const { return wire
 CrewRank& Crew::replace(int victim) {
   invitation_ = request_of(victim);
   invitation_.rank = options.ranks - 1;
-  invitation_.addresses = {"host" + std::to_string(host_of(victim == 0 ? 1 : 0)) + ":" + std::to_string(kMeetingPort + 1)};
+  invitation_.addresses = {"host" + std::to_string(host_of(victim == 0 ? 1 : 0)) + ":" +
+                           std::to_string(kMeetingPort + 1)};
   invitation_.host->pid = 2000;
   newcomer_ = std::make_unique<CrewRank>(*this, options.ranks, world.add_process(host_of(victim)), invitation_, true);
   newcomer_->hold = true;
@@ -307,7 +313,8 @@ std::string Crew::debts(int except) {
   const auto settled = [&] {
     all.clear();
     for (const auto& rank : ranks_)
-      if (const std::string own = rank->rank == except ? "" : rank->debts(); !own.empty()) all += "rank " + std::to_string(rank->rank) + ": " + own + "\n";
+      if (const std::string own = rank->rank == except ? "" : rank->debts(); !own.empty())
+        all += "rank " + std::to_string(rank->rank) + ": " + own + "\n";
     return all.empty();
   };
   world.run_until(settled, seconds{5});
@@ -320,8 +327,10 @@ std::string Crew::report() const {
     text += "\n  rank " + std::to_string(rank->rank) + ": " + std::to_string(rank->completed) + " completed, " +
             std::to_string(rank->wrong) + " wrong, " + (rank->verdict ? rank->verdict->to_string() : "no failure");
     if (rank->shrunk)
-      text += "\n    shrink: " + rank->shrunk->to_string() + ", rank " + (rank->new_place.empty() ? "none" : fmt::format("{} of {}", rank->new_place[0], rank->new_place[1])) +
-              fmt::format(", {} carried on, {} after regrowth{}", rank->carried, rank->regrown, rank->second_verdict ? ", then " + rank->second_verdict->to_string() : "");
+      text += "\n    shrink: " + rank->shrunk->to_string() + ", rank " +
+              (rank->new_place.empty() ? "none" : fmt::format("{} of {}", rank->new_place[0], rank->new_place[1])) +
+              fmt::format(", {} carried on, {} after regrowth{}", rank->carried, rank->regrown,
+                          rank->second_verdict ? ", then " + rank->second_verdict->to_string() : "");
     if (rank->wrong) text += "\n    first wrong: " + rank->first_wrong;
     for (const std::string& later : rank->later_verdicts) text += "\n    and " + later;
   }

@@ -1,7 +1,7 @@
 #pragma once
 // A crew: the ranks of one job as simulated processes, each with the real bootstrap, engine and communicator, that make
-// the same exchanges one after another. Nothing in it blocks: a process acts in its ticks only, and wakes itself while it
-// waits, since memory that ranks share tells nobody.
+// the same exchanges one after another. Nothing in it blocks: a process acts in its ticks only, and wakes itself while
+// it waits, since memory that ranks share tells nobody.
 #include <functional>
 #include <list>
 #include <memory>
@@ -33,7 +33,7 @@ struct CrewOptions {
   int regrow = 0;                            // then, together with a newcomer: Crew::replace()
   int late_rank = -1;                        // thinks for late_by from each start to the next
   Nanoseconds late_by{0};
-  bool gpus = false;                         // each rank has a twin of one: exchanges are on one of its streams, or on none
+  bool gpus = false;  // each rank has a twin of one: exchanges are on one of its streams, or on none
 };
 
 class Crew;

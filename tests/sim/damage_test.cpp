@@ -1,5 +1,5 @@
-// TUTTI_CHECK=1: bits that flip where nothing can be sent again end in one verdict that names rank and step; no wrong result is
-// ever handed out as a right one.
+// TUTTI_CHECK=1: bits that flip where nothing can be sent again end in one verdict that names rank and step; no wrong
+// result is ever handed out as a right one.
 #include <gmock/gmock.h>
 
 #include <cstring>
@@ -24,8 +24,11 @@ std::vector<std::pair<std::byte*, std::size_t>> shared_memories(std::size_t byte
   for (std::string line; std::getline(maps, line);) {
     unsigned long from = 0, to = 0;
     char inode[32] = "";
-    if (line.find("/memfd:tutti") == std::string::npos || std::sscanf(line.c_str(), "%lx-%lx %*s %*s %*s %31s", &from, &to, inode) != 3) continue;
-    if (to - from >= bytes && to - from < bytes + 4096 && seen.insert(inode).second) out.emplace_back(reinterpret_cast<std::byte*>(from), to - from);
+    if (line.find("/memfd:tutti") == std::string::npos ||
+        std::sscanf(line.c_str(), "%lx-%lx %*s %*s %*s %31s", &from, &to, inode) != 3)
+      continue;
+    if (to - from >= bytes && to - from < bytes + 4096 && seen.insert(inode).second)
+      out.emplace_back(reinterpret_cast<std::byte*>(from), to - from);
   }
   return out;
 }
@@ -83,7 +86,8 @@ TEST(SimDamage, AFlippedBitInSharedMemoryIsAlwaysFoundAndNamed) {
     for (int r = 0; r < crew.count(); ++r) {
       EXPECT_EQ(crew.rank(r).wrong, 0) << crew.report();
       ASSERT_TRUE(crew.rank(r).verdict) << crew.report();
-      EXPECT_TRUE(crew.rank(r).verdict->code() == Code::damaged || crew.rank(r).verdict->code() == Code::network) << crew.report();
+      EXPECT_TRUE(crew.rank(r).verdict->code() == Code::damaged || crew.rank(r).verdict->code() == Code::network)
+          << crew.report();
       EXPECT_GE(crew.rank(r).verdict->culprit(), 0) << crew.report();
     }
     with_step += crew.rank(0).verdict->text().find("step ") != std::string::npos;
@@ -108,7 +112,11 @@ TEST(SimDamage, AResultThatDiffersOnOneRankIsNotHandedOut) {
     const int ranks = options.ranks;
     const std::size_t count = bearable_bytes(options.world, 64 << 10) / 4;
     options.agenda = [=](int, int index) {
-      return Exchange{.what = index % 2 ? Collective::broadcast : Collective::all_gather, .count = count, .root = index % ranks, .salt = std::uint64_t(index), .ranks = ranks};
+      return Exchange{.what = index % 2 ? Collective::broadcast : Collective::all_gather,
+                      .count = count,
+                      .root = index % ranks,
+                      .salt = std::uint64_t(index),
+                      .ranks = ranks};
     };
     Crew crew(seed, options);
     ASSERT_TRUE(crew.assemble()) << crew.report();
@@ -120,7 +128,8 @@ TEST(SimDamage, AResultThatDiffersOnOneRankIsNotHandedOut) {
       if (pairs.empty()) continue;
       const auto [a, b] = pairs[dice.below(pairs.size())];
       const auto wires = crew.data_wires(a, b);
-      crew.world.flip_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)), dice.below(count * 4), std::byte(1 << dice.below(8)));
+      crew.world.flip_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)), dice.below(count * 4),
+                            std::byte(1 << dice.below(8)));
     }
     crew.run_until_over(seconds{300});
     bool any = false;

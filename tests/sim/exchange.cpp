@@ -71,7 +71,8 @@ void put_number(std::vector<std::byte>& to, DataType type, std::size_t at, doubl
 
 bool Exchange::in_place(int rank) const {
   if (ragged || what == Collective::send || what == Collective::barrier) return false;
-  const bool rooted = what == Collective::broadcast || what == Collective::reduce || what == Collective::gather || what == Collective::scatter;
+  const bool rooted = what == Collective::broadcast || what == Collective::reduce || what == Collective::gather ||
+                      what == Collective::scatter;
   return mix(salt, 77, 0) % 2 == 0 && (!rooted || rank == root);
 }
 
@@ -149,9 +150,11 @@ Exchange any_exchange(Dice& dice, int ranks, std::size_t most_bytes) {
   const bool wide = x.type == DataType::f32 || x.type == DataType::f64;
   if (!reduces(x.what) || (x.op == ReduceOp::avg && (!wide || (ranks & (ranks - 1)) != 0))) x.op = ReduceOp::sum;
   x.root = static_cast<int>(dice.below(static_cast<std::uint64_t>(ranks)));
-  x.ragged = dice.chance(0.3) && (x.what == Collective::all_gather || x.what == Collective::reduce_scatter || x.what == Collective::all_to_all);
+  x.ragged = dice.chance(0.3) && (x.what == Collective::all_gather || x.what == Collective::reduce_scatter ||
+                                  x.what == Collective::all_to_all);
   x.salt = dice.next();
-  const bool whole = x.what == Collective::all_reduce || x.what == Collective::reduce || x.what == Collective::broadcast || x.what == Collective::send;
+  const bool whole = x.what == Collective::all_reduce || x.what == Collective::reduce ||
+                     x.what == Collective::broadcast || x.what == Collective::send;
   const std::size_t most = most_bytes / size_of(x.type) / (whole ? 1 : static_cast<std::size_t>(ranks));
   unsigned magnitude = 0;
   while ((std::size_t{2} << magnitude) <= most) ++magnitude;
@@ -165,7 +168,8 @@ std::vector<std::byte> encode(DataType type, const std::vector<double>& numbers)
   return bytes;
 }
 
-Share::Share(const Exchange& exchange, int rank) : exchange_(exchange), rank_(rank), in_(encode(exchange.type, exchange.input(rank))) {
+Share::Share(const Exchange& exchange, int rank)
+    : exchange_(exchange), rank_(rank), in_(encode(exchange.type, exchange.input(rank))) {
   const std::size_t block = exchange.count * size_of(exchange.type) * static_cast<std::size_t>(rank);
   const std::size_t output_bytes = exchange.output(rank).size() * size_of(exchange.type);
   input_ = in_.data();

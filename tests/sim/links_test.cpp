@@ -18,8 +18,8 @@ CrewOptions tcp_crew(std::uint64_t seed, std::size_t most_bytes) {
   return options;
 }
 
-// Until all are over, or five minutes have gone by; at random times, up to `times`, `meddle` gets the wires of some pair that has a
-// connection then. Returns how often it did.
+// Until all are over, or five minutes have gone by; at random times, up to `times`, `meddle` gets the wires of some
+// pair that has a connection then. Returns how often it did.
 using Meddle = std::function<void(const std::vector<std::uint64_t>& wires)>;
 int run_with(Crew& crew, Nanoseconds apart, int times, const Meddle& meddle) {
   const auto over = [&] { return crew.all([](const CrewRank& rank) { return rank.over(); }); };
@@ -43,7 +43,8 @@ TEST(SimLinks, ConnectionsThatAreResetAreMadeAgainAndNothingIsLost) {
     ASSERT_TRUE(crew.assemble()) << crew.report();
     Dice& dice = crew.world.dice();
     resets += run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 10, [&](const auto& wires) {
-      for (const std::uint64_t wire : wires) crew.world.reset_after(wire, static_cast<int>(dice.below(2)), 1 + dice.below(20'000));
+      for (const std::uint64_t wire : wires)
+        crew.world.reset_after(wire, static_cast<int>(dice.below(2)), 1 + dice.below(20'000));
     });
     expect_right(crew);
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
@@ -78,7 +79,8 @@ TEST(SimLinks, FlippedBitsAreFoundAndSentAgain) {
     ASSERT_TRUE(crew.assemble()) << crew.report();
     Dice& dice = crew.world.dice();
     flips += run_with(crew, milliseconds{dice.chance(0.5) ? 1 : 30}, 6, [&](const auto& wires) {
-      crew.world.flip_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)), dice.below(5000), std::byte(1 << dice.below(8)));
+      crew.world.flip_after(wires[dice.below(wires.size())], static_cast<int>(dice.below(2)), dice.below(5000),
+                            std::byte(1 << dice.below(8)));
     });
     expect_right(crew);
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
@@ -131,14 +133,18 @@ TEST(SimLinks, ADeathAmongBreakingLinksIsNamedAtOnce) {
     crew.world.kill(victim);
     EXPECT_TRUE(crew.run_until_over(seconds{10}, victim)) << "victim " << victim << ", " << crew.report();
     expect_one_verdict(crew, since, seconds{2}, victim);
-    EXPECT_TRUE(crew.all([&](const CrewRank& rank) { return rank.verdict && rank.verdict->code() == Code::peer_lost && rank.verdict->culprit() == victim; }, victim))
+    EXPECT_TRUE(crew.all(
+        [&](const CrewRank& rank) {
+          return rank.verdict && rank.verdict->code() == Code::peer_lost && rank.verdict->culprit() == victim;
+        },
+        victim))
         << "victim " << victim << ", " << crew.report();
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
   }
 }
 
-// What something between the hosts cuts: a firewall that forgets idle connections, say. In the midst, both ends may see it or one
-// after the other; what was said over them and not heard is said again.
+// What something between the hosts cuts: a firewall that forgets idle connections, say. In the midst, both ends may see
+// it or one after the other; what was said over them and not heard is said again.
 TEST(SimLinks, ControlLinksThatAreCutAreMadeAgain) {
   int cuts = 0;
   for (const std::uint64_t seed : seeds(150)) {
@@ -186,7 +192,8 @@ TEST(SimLinks, ADeathIsToldAlthoughControlLinksAreCut) {
     cut();
     EXPECT_TRUE(crew.run_until_over(seconds{10}, victim)) << "victim " << victim << ", " << crew.report();
     expect_one_verdict(crew, since, seconds{2}, victim);
-    EXPECT_TRUE(crew.all([&](const CrewRank& rank) { return rank.verdict && rank.verdict->culprit() == victim; }, victim))
+    EXPECT_TRUE(
+        crew.all([&](const CrewRank& rank) { return rank.verdict && rank.verdict->culprit() == victim; }, victim))
         << "victim " << victim << ", " << crew.report();
     ASSERT_FALSE(testing::Test::HasFailure()) << crew.world.replay_line();
   }

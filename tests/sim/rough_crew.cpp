@@ -22,7 +22,8 @@ CrewOptions rough_crew(std::uint64_t seed, std::size_t most_bytes) {
   CrewOptions options;
   options.world = rough_options(seed);
   options.ranks = 2 + static_cast<int>(dice.below(7));
-  options.hosts = 1 + static_cast<int>(dice.below(std::min<std::uint64_t>(3, static_cast<std::uint64_t>(options.ranks))));
+  options.hosts =
+      1 + static_cast<int>(dice.below(std::min<std::uint64_t>(3, static_cast<std::uint64_t>(options.ranks))));
   options.settings.transport = dice.chance(0.6) ? "tcp" : "auto";
   options.settings.sockets = static_cast<int>(dice.below(4));
   if (dice.chance(0.3)) options.settings.segment = 1024 << dice.below(8);
@@ -45,13 +46,15 @@ void run_into_work(Crew& crew) {
 void expect_one_verdict(Crew& crew, TimePoint since, Nanoseconds within, int except) {
   const CrewRank& first = crew.rank(except == 0 ? 1 : 0);
   const auto agrees = [&](const CrewRank& rank) {
-    return rank.verdict && rank.verdict->code() == first.verdict->code() && rank.verdict->culprit() == first.verdict->culprit() &&
-           rank.later_verdicts.empty();
+    return rank.verdict && rank.verdict->code() == first.verdict->code() &&
+           rank.verdict->culprit() == first.verdict->culprit() && rank.later_verdicts.empty();
   };
   ASSERT_TRUE(first.verdict) << crew.report();
   EXPECT_TRUE(crew.all(agrees, except)) << crew.report();
-  EXPECT_TRUE(crew.all([&](const CrewRank& rank) { return rank.verdict_at - since <= within; }, except)) << crew.report();
-  EXPECT_TRUE(crew.all([](const CrewRank& rank) { return rank.spoiled == 0 && rank.wrong == 0; }, except)) << crew.report();
+  EXPECT_TRUE(crew.all([&](const CrewRank& rank) { return rank.verdict_at - since <= within; }, except))
+      << crew.report();
+  EXPECT_TRUE(crew.all([](const CrewRank& rank) { return rank.spoiled == 0 && rank.wrong == 0; }, except))
+      << crew.report();
 }
 
 std::vector<std::pair<int, int>> connected_pairs(Crew& crew) {

@@ -1,6 +1,6 @@
-// Everything at once, in simulation: random operations of random sizes, with checks and encryption or without, over links that are
-// reset, flip bits or fall silent, until a rank is killed, after which those who are left go on, take in a newcomer in its place, and
-// owe each other nothing in the end. CI runs a slice; SOAK_SEEDS=20000 runs so many.
+// Everything at once, in simulation: random operations of random sizes, with checks and encryption or without, over
+// links that are reset, flip bits or fall silent, until a rank is killed, after which those who are left go on, take in
+// a newcomer in its place, and owe each other nothing in the end. CI runs a slice; SOAK_SEEDS=20000 runs so many.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ void harm_a_link(Crew& crew) {
   std::vector<std::uint64_t> wires;                            // over networks: inside a host nothing breaks
   for (const WireInfo& wire : crew.world.wires()) {
     const auto of_pair = crew.data_wires(a, b);
-    if (wire.address[1].find('@') == std::string::npos && std::count(of_pair.begin(), of_pair.end(), wire.number)) wires.push_back(wire.number);
+    if (wire.address[1].find('@') == std::string::npos && std::count(of_pair.begin(), of_pair.end(), wire.number))
+      wires.push_back(wire.number);
   }
   if (wires.empty()) return;
   const std::uint64_t wire = wires[dice.below(wires.size())];
@@ -59,21 +60,27 @@ TEST(SimSoak, NothingIsLostAndTheLivingGoOn) {
       harm_a_link(crew);
     }
     ASSERT_TRUE(crew.all([](const CrewRank& rank) { return !rank.verdict && rank.wrong == 0; })) << crew.report();
-    const auto progress = [&] { return crew.rank(0).completed; };      // also over links that fell silent, when they are mended
+    const auto progress = [&] {
+      return crew.rank(0).completed;
+    };  // also over links that fell silent, when they are mended
     const int before = progress();
-    EXPECT_TRUE(crew.world.run_until([&] { return progress() >= before + 3; }, seconds{60})) << "nothing moves any more; " << crew.report();
+    EXPECT_TRUE(crew.world.run_until([&] { return progress() >= before + 3; }, seconds{60}))
+        << "nothing moves any more; " << crew.report();
 
     const int victim = static_cast<int>(dice.below(static_cast<std::uint64_t>(crew.count())));
     crew.world.kill(victim);
     const auto lives = [&](const CrewRank& rank) { return rank.rank != victim; };
     const auto over = [&] {
-      return crew.all([&](const CrewRank& rank) { return !lives(rank) || (rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == kCarryOn)); });
+      return crew.all([&](const CrewRank& rank) {
+        return !lives(rank) || (rank.shrunk && (!rank.shrunk->ok() || rank.second_verdict || rank.carried == kCarryOn));
+      });
     };
     EXPECT_TRUE(crew.world.run_until(over, seconds{60})) << crew.report();
     for (int r = 0; r < crew.count(); ++r) {
       const CrewRank& rank = crew.rank(r);
       if (!lives(rank)) continue;
-      EXPECT_TRUE(rank.verdict && rank.verdict->code() == Code::peer_lost && rank.verdict->culprit() == victim) << "rank " << r;
+      EXPECT_TRUE(rank.verdict && rank.verdict->code() == Code::peer_lost && rank.verdict->culprit() == victim)
+          << "rank " << r;
       EXPECT_TRUE(rank.shrunk && rank.shrunk->ok()) << "rank " << r;
       EXPECT_EQ(rank.wrong, 0) << "rank " << r;
       EXPECT_EQ(rank.spoiled, 0) << "rank " << r;
@@ -82,7 +89,10 @@ TEST(SimSoak, NothingIsLostAndTheLivingGoOn) {
     const auto went_on = [](const CrewRank& rank) { return rank.carried == kCarryOn; };
     if (!testing::Test::HasFailure() && crew.all(went_on, victim)) {
       const CrewRank& newcomer = crew.replace(victim);
-      const auto whole = [&] { return newcomer.regrown == kRegrow && crew.all([](const CrewRank& rank) { return rank.regrown == kRegrow; }, victim); };
+      const auto whole = [&] {
+        return newcomer.regrown == kRegrow &&
+               crew.all([](const CrewRank& rank) { return rank.regrown == kRegrow; }, victim);
+      };
       EXPECT_TRUE(crew.world.run_until(whole, seconds{60}));
       EXPECT_TRUE(newcomer.wrong == 0 && crew.all([](const CrewRank& rank) { return rank.wrong == 0; }, victim));
       EXPECT_FALSE(newcomer.second_verdict) << newcomer.second_verdict->to_string();

@@ -27,11 +27,14 @@ CrewOptions ring_crew(const Folder& folder) {
   CrewOptions options;
   options.ranks = options.hosts = 4;
   options.world.network.bytes_per_second = kRate;
-  options.world.network.segment = 4 << 10;     // as a network cuts it: what comes in the middle of the library's segments is timed
+  options.world.network.segment =
+      4 << 10;  // as a network cuts it: what comes in the middle of the library's segments is timed
   options.settings.transport = "tcp";
   options.settings.algo = "all_reduce:ring";
   options.settings.recorder = folder.path;
-  options.agenda = [](int, int index) { return Exchange{.count = 128 << 10, .salt = std::uint64_t(index), .ranks = 4}; };
+  options.agenda = [](int, int index) {
+    return Exchange{.count = 128 << 10, .salt = std::uint64_t(index), .ranks = 4};
+  };
   options.exchanges = 12;
   return options;
 }
@@ -63,7 +66,8 @@ TEST(SimStraggler, ALateRankIsNamedAndNoLink) {
     EXPECT_TRUE(story.late[0].notable()) << story.late[0].times << " of " << story.late[0].of;
     EXPECT_NEAR(double(story.late[0].median), 195e6, 10e6);
     EXPECT_EQ(story.links.size(), 4U) << "each rank of a ring sends to its neighbour";
-    for (const record::Link& link : story.links) EXPECT_FALSE(link.slow()) << link.from << " -> " << link.to << ": " << link.rate << ", others " << link.others;
+    for (const record::Link& link : story.links)
+      EXPECT_FALSE(link.slow()) << link.from << " -> " << link.to << ": " << link.rate << ", others " << link.others;
   }
 }
 
@@ -83,8 +87,11 @@ TEST(SimStraggler, ASlowLinkIsNamedAndNoRank) {
     EXPECT_EQ(story.links[0].to, 1);
     EXPECT_TRUE(story.links[0].slow()) << story.links[0].rate << " against " << story.links[0].others;
     EXPECT_NEAR(story.links[0].rate, kRate / 10, kRate / 30);
-    for (std::size_t i = 1; i < story.links.size(); ++i) EXPECT_FALSE(story.links[i].slow()) << story.links[i].from << " -> " << story.links[i].to << ": " << story.links[i].rate;
-    for (const record::Late& late : story.late) EXPECT_FALSE(late.notable()) << "rank " << late.rank << ", " << late.times << " of " << late.of;
+    for (std::size_t i = 1; i < story.links.size(); ++i)
+      EXPECT_FALSE(story.links[i].slow())
+          << story.links[i].from << " -> " << story.links[i].to << ": " << story.links[i].rate;
+    for (const record::Late& late : story.late)
+      EXPECT_FALSE(late.notable()) << "rank " << late.rank << ", " << late.times << " of " << late.of;
   }
 }
 

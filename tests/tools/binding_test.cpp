@@ -30,7 +30,8 @@ TEST(Binding, SpreadsRanksOverNodesInOrder) {
   const auto machine = synthetic("numa:2 core:4 pu:1");
   const Binding four = bind_ranks(machine, Bind::automatic, 4);
   EXPECT_EQ(sets(four), (Sets{"0-3", "0-3", "4-7", "4-7"}));
-  EXPECT_EQ(four.told, "local ranks bound: 0-1 on node 0 (CPUs 0-3), 2-3 on node 1 (CPUs 4-7); --bind none leaves them free");
+  EXPECT_EQ(four.told,
+            "local ranks bound: 0-1 on node 0 (CPUs 0-3), 2-3 on node 1 (CPUs 4-7); --bind none leaves them free");
   EXPECT_EQ(sets(bind_ranks(machine, Bind::numa, 3)), (Sets{"0-3", "0-3", "4-7"}));
   EXPECT_EQ(sets(bind_ranks(machine, Bind::numa, 1)), (Sets{"0-3"}));
 }
@@ -55,7 +56,8 @@ TEST(Binding, ARankSitsNearTheGpuOfItsNumber) {
   const Binding binding = bind_ranks(*machine, Bind::automatic, int(gpus.size()));
   ASSERT_EQ(binding.cpus.size(), gpus.size()) << "as many nodes as the file has";
   for (std::size_t i = 0; i < gpus.size(); ++i)
-    EXPECT_EQ(binding.cpus[i], machine->vertices[std::size_t(topology::numa_of(*machine, gpus[i]))].cpus) << "GPU " << i;
+    EXPECT_EQ(binding.cpus[i], machine->vertices[std::size_t(topology::numa_of(*machine, gpus[i]))].cpus)
+        << "GPU " << i;
 }
 
 TEST(Binding, NamesAreTheFour) {

@@ -170,10 +170,15 @@ TEST(DoctorFindings, FaultsOfOneHost) {
   e = good();
   for (Facts& f : e.hosts) {
     f.interfaces[1].duplex = "full", f.interfaces[1].pause = "off";
-    f.rdma = {{.device = "mlx5_0", .state = "ACTIVE", .link_layer = "Ethernet", .rate = "100 Gb/sec", .gids = {"3: 0000:0000:0000:0000:0000:ffff:0a00:0001 RoCE v2 eth0"}}};
+    f.rdma = {{.device = "mlx5_0",
+               .state = "ACTIVE",
+               .link_layer = "Ethernet",
+               .rate = "100 Gb/sec",
+               .gids = {"3: 0000:0000:0000:0000:0000:ffff:0a00:0001 RoCE v2 eth0"}}};
   }
   e.hosts[1].interfaces[1].pause = "rx tx";
-  expect(e, {{"link", Verdict::note, "pause frames off, and RDMA runs over it"}, {"pause frames", Verdict::note, "off on head; rx tx on second"}});
+  expect(e, {{"link", Verdict::note, "pause frames off, and RDMA runs over it"},
+             {"pause frames", Verdict::note, "off on head; rx tx on second"}});
   e = good();
   e.hosts[1].pci = {{"GPU (0000:01:00.0)", 16, 16, 8, 16}};
   expect(e, {{"PCIe", Verdict::warn, "16.0 GT/s x8, it can 16.0 GT/s x16"}});
@@ -228,10 +233,12 @@ TEST(DoctorFindings, FaultsOfAPair) {
   e.pairs[0].resent = 0.08;
   expect(e, {{"retransmits", Verdict::warn, "8.0 %"}});
   for (Facts& f : e.hosts) f.interfaces[1].pause = "off";
-  expect(e, {{"retransmits", Verdict::warn, "pause frames are off on eth0 of head; pause frames are off on eth0 of second"}});
+  expect(e, {{"retransmits", Verdict::warn,
+              "pause frames are off on eth0 of head; pause frames are off on eth0 of second"}});
   e = good();
   e.growth = {{0, "eth0", 100000, 0, 50}, {1, "eth0", 100000, 3, 200}};
-  expect(e, {{"NIC errors", Verdict::warn, "eth0: 3 errors in 100000 packets during the test"}, {"NIC drops", Verdict::note, "200 of 100000"}});
+  expect(e, {{"NIC errors", Verdict::warn, "eth0: 3 errors in 100000 packets during the test"},
+             {"NIC drops", Verdict::note, "200 of 100000"}});
   e = good();
   Pair closed{.from = 0, .to = 1};
   closed.attempts = {{"10.0.0.2:4000", Reach::filtered, "", true}};
@@ -394,8 +401,11 @@ TEST(DoctorReadings, OfAMadeUpMachine) {
 
 TEST(DoctorReadings, WhichLibncclProcessesHaveLoaded) {
   Folder root;
-  const auto maps = [](const std::string& file) { return "7f00-7f01 r-xp 00000000 08:01 42    " + file + "\n7f02-7f03 rw-p 00001000 08:01 42    " + file; };
-  root.write("proc/411/maps", maps("/usr/lib/libnccl.so.2.28.9") + "\n7f04-7f05 r-xp 00000000 08:01 43    /usr/lib/libc.so.6");
+  const auto maps = [](const std::string& file) {
+    return "7f00-7f01 r-xp 00000000 08:01 42    " + file + "\n7f02-7f03 rw-p 00001000 08:01 42    " + file;
+  };
+  root.write("proc/411/maps",
+             maps("/usr/lib/libnccl.so.2.28.9") + "\n7f04-7f05 r-xp 00000000 08:01 43    /usr/lib/libc.so.6");
   root.write("proc/411/comm", "python3");
   root.write("proc/97/maps", maps("/opt/tutti-nccl/libnccl.so.2.28.9"));
   root.write("proc/97/comm", "program");
@@ -416,8 +426,9 @@ TEST(DoctorReadings, WhichLibncclProcessesHaveLoaded) {
   std::vector<std::string> texts;
   for (const Finding& finding : examine(examination))
     if (finding.topic == "NCCL") texts.push_back(finding.text);
-  EXPECT_EQ(texts, (std::vector<std::string>{"/opt/tutti-nccl/libnccl.so.2.28.9, tutti 0.1.0, is loaded by program (pid 97)",
-                                             "/usr/lib/libnccl.so.2.28.9, not tutti's, is loaded by python3 (pid 411), python3 (pid 412)"}));
+  EXPECT_EQ(texts, (std::vector<std::string>{
+                       "/opt/tutti-nccl/libnccl.so.2.28.9, tutti 0.1.0, is loaded by program (pid 97)",
+                       "/usr/lib/libnccl.so.2.28.9, not tutti's, is loaded by python3 (pid 411), python3 (pid 412)"}));
 }
 
 TEST(DoctorReadings, OfThisMachine) {

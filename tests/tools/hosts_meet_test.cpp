@@ -1,4 +1,5 @@
-// How launchers of several hosts find each other, in one process: rosters that gossip keeps alike, what Slurm says of hosts, GPUs.
+// How launchers of several hosts find each other, in one process: rosters that
+// gossip keeps alike, what Slurm says of hosts, GPUs.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fstream>
@@ -35,7 +36,8 @@ struct Host {
     return {roster.other_lines().begin(), roster.other_lines().end()};
   }
   bool comes_to(const std::multiset<std::string>& wanted) const {
-    for (const auto end = Clock::now() + seconds(30); Clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    for (const auto end = Clock::now() + seconds(30); Clock::now() < end;
+         std::this_thread::sleep_for(std::chrono::milliseconds(10)))
       if (lines() == wanted) return true;
     return lines() == wanted;
   }
@@ -76,7 +78,9 @@ TEST(GossipTest, AnotherKeyIsTurnedAway) {
   a.add("x");
   stranger.gossip->keep_calling({a.address()});
   const auto says = [&] { return stranger.gossip->trouble(a.address()); };
-  for (const auto end = Clock::now() + seconds(30); Clock::now() < end && says().find("another job key") == std::string::npos;) std::this_thread::yield();
+  for (const auto end = Clock::now() + seconds(30);
+       Clock::now() < end && says().find("another job key") == std::string::npos;)
+    std::this_thread::yield();
   EXPECT_THAT(says(), HasSubstr("another job key"));
   EXPECT_TRUE(stranger.lines().empty());
 }
@@ -114,10 +118,12 @@ TEST(AssemblyTest, AFileGivesNumbersKeyAndAddressAndGoesAwayWithTheLast) {
   EXPECT_EQ(job.master_port, other.master_port);
   EXPECT_GT(job.master_port, 0);
   Job third = job;
-  EXPECT_THAT(Assembly::meet(third, plan_for(file, told)).status().text(), HasSubstr("all 2 hosts of the job are there already"));
+  EXPECT_THAT(Assembly::meet(third, plan_for(file, told)).status().text(),
+              HasSubstr("all 2 hosts of the job are there already"));
   Job different = job;
   different.local_ranks = 7;
-  EXPECT_THAT(Assembly::meet(different, plan_for(file, told)).status().text(), HasSubstr("--nnodes and -n must be the same on all"));
+  EXPECT_THAT(Assembly::meet(different, plan_for(file, told)).status().text(),
+              HasSubstr("--nnodes and -n must be the same on all"));
   const int number = other.host_rank;
   second.reset();
   Job again = other;
@@ -164,7 +170,8 @@ TEST(AssemblyTest, TwoHostsOfOneNumberAreTold) {
   });
   const Status own = Assembly::meet(job, plan).status();
   thread.join();
-  EXPECT_TRUE(own.code() == Code::invalid_argument || other.code() == Code::invalid_argument) << own.text() << other.text();
+  EXPECT_TRUE(own.code() == Code::invalid_argument || other.code() == Code::invalid_argument)
+      << own.text() << other.text();
   const std::string text = own.code() == Code::invalid_argument ? own.text() : other.text();
   EXPECT_THAT(text, HasSubstr("as host number 1 too: each host wants a --node-rank of its own"));
 }
@@ -177,8 +184,12 @@ Result<std::optional<Allocation>> allocation(std::map<std::string, std::string> 
 }
 
 TEST(AllocationTest, WhatSrunSaysOfHosts) {
-  const std::map<std::string, std::string> step = {{"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "1"}, {"SLURM_NODEID", "2"}, {"SLURM_PROCID", "2"},
-                                                   {"SLURM_STEP_NODELIST", "gpu[08-09],head"}, {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"}};
+  const std::map<std::string, std::string> step = {{"SLURM_JOB_ID", "12"},
+                                                   {"SLURM_STEP_ID", "1"},
+                                                   {"SLURM_NODEID", "2"},
+                                                   {"SLURM_PROCID", "2"},
+                                                   {"SLURM_STEP_NODELIST", "gpu[08-09],head"},
+                                                   {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"}};
   const auto read = allocation(step);
   ASSERT_TRUE(read.ok() && *read);
   EXPECT_EQ((*read)->hosts, (std::vector<std::string>{"gpu08", "gpu09", "head"}));
@@ -201,7 +212,8 @@ TEST(AllocationTest, WhatSrunSaysOfHosts) {
 
 TEST(GpusTest, AreThoseOfTheDriverThatAreVisible) {
   const std::filesystem::path driver = testing::TempDir() + "gpus";
-  for (const char* one : {"0000:01:00.0", "0000:02:00.0", "0000:03:00.0"}) std::filesystem::create_directories(driver / one);
+  for (const char* one : {"0000:01:00.0", "0000:02:00.0", "0000:03:00.0"})
+    std::filesystem::create_directories(driver / one);
   EXPECT_EQ(usable_gpus("", driver), 3);
   EXPECT_EQ(usable_gpus("0,2", driver), 2);
   EXPECT_EQ(usable_gpus("1,7,2", driver), 1);

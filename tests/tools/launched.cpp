@@ -17,7 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kLimit{30};      // a machine under load; reached only by failures
 
 int milliseconds_until(Clock::time_point end) {
-  return static_cast<int>(std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count()));
+  return static_cast<int>(
+      std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count()));
 }
 
 std::array<int, 2> make_pipe(int flags) {
@@ -34,11 +35,12 @@ void put(const char* file, const std::string& text) {
 
 void prepare(const LaunchSetup& setup) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGCHLD}) std::signal(number, SIG_DFL);
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TUTTI_ADDRESS", "TUTTI_JOB_KEY",
-                           "TUTTI_LOG", "OMP_NUM_THREADS"}) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TUTTI_ADDRESS",
+                           "TUTTI_JOB_KEY", "TUTTI_LOG", "OMP_NUM_THREADS"}) {
     unsetenv(name);
   }
-  for (const auto& [name, value] : setup.environment) value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : setup.environment)
+    value.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), value.c_str(), 1);
   if (!setup.control_group.empty()) put((setup.control_group + "/cgroup.procs").c_str(), "0");
 }
 
@@ -46,8 +48,10 @@ void prepare(const LaunchSetup& setup) {
 
 Launched::Launched(const std::vector<std::string>& arguments, const LaunchSetup& setup) {
   const std::string program = std::string(TUTTI_BINARY_DIR) + "/bin/tutti";
-  const auto in = make_pipe(O_CLOEXEC), out = make_pipe(O_CLOEXEC), err = make_pipe(O_CLOEXEC), witness = make_pipe(O_CLOEXEC);
-  if (write(in[1], setup.input.data(), setup.input.size()) != static_cast<ssize_t>(setup.input.size())) throw std::runtime_error("input");
+  const auto in = make_pipe(O_CLOEXEC), out = make_pipe(O_CLOEXEC), err = make_pipe(O_CLOEXEC),
+             witness = make_pipe(O_CLOEXEC);
+  if (write(in[1], setup.input.data(), setup.input.size()) != static_cast<ssize_t>(setup.input.size()))
+    throw std::runtime_error("input");
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork");
   if (pid_ == 0) {
@@ -123,7 +127,8 @@ int Launched::exit_status() {
 
 bool Launched::nothing_left() {
   pollfd polled{witness_, POLLIN, 0};
-  return poll(&polled, 1, static_cast<int>(std::chrono::milliseconds(kLimit).count())) > 0 && (polled.revents & POLLHUP) != 0;
+  return poll(&polled, 1, static_cast<int>(std::chrono::milliseconds(kLimit).count())) > 0 &&
+         (polled.revents & POLLHUP) != 0;
 }
 
 std::vector<std::string> Launched::out_lines() const {
@@ -137,7 +142,8 @@ std::string Launched::last_error_line() const {
   const auto end = err_.find_last_not_of('\n');
   if (end == std::string::npos) return "";
   const auto begin = err_.rfind('\n', end);
-  return err_.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+  return err_.substr(begin == std::string::npos ? 0 : begin + 1,
+                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
 }
 
 }  // namespace tutti::tools

@@ -1,6 +1,6 @@
 #pragma once
-// A running `tutti` for tests: its output, its end, and a witness that tells when the last process of the job is gone. It is
-// no launcher: one process, two pipes.
+// A running `tutti` for tests: its output, its end, and a witness that tells when the last process of the job is gone.
+// It is no launcher: one process, two pipes.
 #include <string>
 #include <sys/types.h>
 #include <utility>
@@ -11,7 +11,7 @@ namespace tutti::tools {
 struct LaunchSetup {
   std::vector<std::pair<std::string, std::string>> environment;      // set, or unset where the value is empty
   std::string input;                                                 // for its standard input, which then ends
-  std::string control_group;                                         // joined before the program starts: a cgroup's folder
+  std::string control_group;  // joined before the program starts: a cgroup's folder
 };
 
 class Launched {
@@ -24,14 +24,15 @@ class Launched {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
-  // Reads output until `text` has come `times` times (since the start). False: it ended, or a time limit passed, before.
+  // Reads output until `text` has come `times` times (since the start). False:
+  // it ended, or a time limit passed, before.
   bool says(const std::string& text, int times);
   void close_output();
 
   // Waits for the end of the launcher and reads all. 128 + signal when it was killed; -1: a time limit passed.
   int exit_status();
-  // After exit_status(): whether all processes of the job are gone, which are given a time limit too. They all inherit the
-  // write end of a pipe, so its end of file is proof.
+  // After exit_status(): whether all processes of the job are gone, which are given a time limit too. They all inherit
+  // the write end of a pipe, so its end of file is proof.
   bool nothing_left();
 
   const std::string& out() const { return out_; }

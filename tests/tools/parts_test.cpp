@@ -94,7 +94,9 @@ TEST(Descendants, UnderstandsNamesWithParentheses) {
 
 class KernelFiles : public testing::Test {
  protected:
-  KernelFiles() : root_(fs::path(testing::TempDir()) / ("kernel-files-" + std::to_string(getpid()))) { fs::create_directories(root_); }
+  KernelFiles() : root_(fs::path(testing::TempDir()) / ("kernel-files-" + std::to_string(getpid()))) {
+    fs::create_directories(root_);
+  }
   ~KernelFiles() override { fs::remove_all(root_); }
   fs::path put(const std::string& name, const std::string& text) {
     fs::create_directories((root_ / name).parent_path());
@@ -124,7 +126,8 @@ TEST_F(KernelFiles, MemoryEventsOfVersion1AndInAContainer) {
 TEST(Memory, VerdictSaysYesNoOrUnknown) {
   const MemoryEvents before{"/a", 2}, after{"/a", 3};
   EXPECT_THAT(memory_verdict(before, after), AllOf(HasSubstr("out of memory"), HasSubstr("1 process")));
-  EXPECT_THAT(memory_verdict(before, before), AllOf(HasSubstr("not for want of memory"), Not(HasSubstr("out of memory"))));
+  EXPECT_THAT(memory_verdict(before, before),
+              AllOf(HasSubstr("not for want of memory"), Not(HasSubstr("out of memory"))));
   EXPECT_THAT(memory_verdict({}, {}), HasSubstr("cannot be seen here"));
 }
 
@@ -163,22 +166,25 @@ TEST(Words, EndingsAndAddresses) {
 }
 
 TEST(Environment, PythonsBufferingIsTheUsersChoice) {
-  EXPECT_THAT(rank_environment({}, 0, {"A=1"}), AllOf(testing::Contains("PYTHONUNBUFFERED=1"), testing::Contains("A=1")));
+  EXPECT_THAT(rank_environment({}, 0, {"A=1"}),
+              AllOf(testing::Contains("PYTHONUNBUFFERED=1"), testing::Contains("A=1")));
   const auto kept = rank_environment({}, 0, {"PYTHONUNBUFFERED="});
   EXPECT_EQ(std::count(kept.begin(), kept.end(), "PYTHONUNBUFFERED="), 1);
   EXPECT_THAT(kept, Not(testing::Contains("PYTHONUNBUFFERED=1")));
 }
 
 TEST(Env, TableShowsValuesButNoSecret) {
-  const std::vector<Variable> table = {{"TUTTI_X", "bytes", "64K", "what it does", true}, {"TUTTI_JOB_KEY", "text", "", "a key", false}};
+  const std::vector<Variable> table = {{"TUTTI_X", "bytes", "64K", "what it does", true},
+                                       {"TUTTI_JOB_KEY", "text", "", "a key", false}};
   const auto text = env_table(table, [](const char* name) { return std::string(name) == "TUTTI_X" ? "1M" : "hidden"; });
-  EXPECT_THAT(text, AllOf(HasSubstr("TUTTI_X        64K      1M        what it does (same on all ranks)\n"), HasSubstr("(secret)"),
-                          Not(HasSubstr("hidden"))));
+  EXPECT_THAT(text, AllOf(HasSubstr("TUTTI_X        64K      1M        what it does (same on all ranks)\n"),
+                          HasSubstr("(secret)"), Not(HasSubstr("hidden"))));
 }
 
 TEST(Env, PageEscapesWhatWouldEndACell) {
   const std::vector<Variable> table = {{"TUTTI_X", "a|b", "a", "c|d", true}, {"TUTTI_Y", "size", "", "e", false}};
-  EXPECT_THAT(env_page(table), AllOf(HasSubstr("\n| `TUTTI_X` \\* | `a\\|b` | `a` | c\\|d |\n"), HasSubstr("\n| `TUTTI_Y` | size |  | e |\n")));
+  EXPECT_THAT(env_page(table), AllOf(HasSubstr("\n| `TUTTI_X` \\* | `a\\|b` | `a` | c\\|d |\n"),
+                                     HasSubstr("\n| `TUTTI_Y` | size |  | e |\n")));
 }
 
 TEST(Env, CommittedPageIsThatOfTheTable) {

@@ -32,11 +32,34 @@ TEST(Refusal, SaysTextAndCode) {
 }
 
 TEST(Refusal, EveryVerbOfTuttiGivesACode) {
-  for (const char* arguments :
-       {"", "no-such-verb", "--no-such-flag", "run", "run --no-such-flag", "run -n zero true", "run --nnodes 2 true", "run --bind sideways true", "run --kill-after soon true",
-        "run no-such-program", "doctor --no-such-flag", "doctor --wait -1", "doctor extra", "doctor --against /no/such/file", "env extra", "explain", "explain --no-such-flag",
-        "explain all_reduce many", "explain no_such_collective 4M", "explain-error", "explain-error 'all is well'", "report --no-such-flag", "report /no/such/place",
-        "top --every never", "top --once /no/such/place", "topo --no-such-flag", "topo --file /no/such/file", "version extra"})
+  for (const char* arguments : {"",
+                                "no-such-verb",
+                                "--no-such-flag",
+                                "run",
+                                "run --no-such-flag",
+                                "run -n zero true",
+                                "run --nnodes 2 true",
+                                "run --bind sideways true",
+                                "run --kill-after soon true",
+                                "run no-such-program",
+                                "doctor --no-such-flag",
+                                "doctor --wait -1",
+                                "doctor extra",
+                                "doctor --against /no/such/file",
+                                "env extra",
+                                "explain",
+                                "explain --no-such-flag",
+                                "explain all_reduce many",
+                                "explain no_such_collective 4M",
+                                "explain-error",
+                                "explain-error 'all is well'",
+                                "report --no-such-flag",
+                                "report /no/such/place",
+                                "top --every never",
+                                "top --once /no/such/place",
+                                "topo --no-such-flag",
+                                "topo --file /no/such/file",
+                                "version extra"})
     expect_refused("tutti", arguments);
 }
 
@@ -49,7 +72,9 @@ TEST(Refusal, TrainerAndBenchmarksGiveACode) {
     ++seen;
   }
   if (seen == 0) GTEST_SKIP() << "none of them is built here";
-  for (const char* arguments : {"--steps many", "extra", "sample", "plan --model /no/such/model", "tokenize --out /no/such/folder/x /no/such/text", "export --safetensors x /no/such/folder"})
+  for (const char* arguments :
+       {"--steps many", "extra", "sample", "plan --model /no/such/model",
+        "tokenize --out /no/such/folder/x /no/such/text", "export --safetensors x /no/such/folder"})
     if (std::filesystem::exists(TUTTI_BINARY_DIR "/bin/train")) expect_refused("train", arguments);
   for (const char* arguments : {"-b many", "extra", "-b 8 -e 4"})
     if (std::filesystem::exists(TUTTI_BINARY_DIR "/bin/all_reduce_perf")) expect_refused("all_reduce_perf", arguments);

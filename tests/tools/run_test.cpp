@@ -1,5 +1,5 @@
-// `tutti run` with real processes: exit statuses, output, environment, signals, failures, and that nothing stays behind.
-// Processes that shall wait for ever are `sleep 1000`; nothing here waits by the clock.
+// `tutti run` with real processes: exit statuses, output, environment, signals, failures, and that nothing stays
+// behind. Processes that shall wait for ever are `sleep 1000`; nothing here waits by the clock.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <csignal>
@@ -56,8 +56,8 @@ TEST(Run, NamesTheFirstFailureLast) {
 TEST(Run, GivesASignalsVictimAs128PlusSignal) {
   Launched job(shell({"-n", "2"}, "[ $RANK = 1 ] && kill -KILL $$; exec sleep 1000"));
   EXPECT_EQ(job.exit_status(), 128 + SIGKILL);
-  EXPECT_THAT(job.last_error_line(), AllOf(StartsWith("tutti run: first failure: rank 1 on "), HasSubstr("was killed by SIGKILL (9)"),
-                                           HasSubstr("memory")));
+  EXPECT_THAT(job.last_error_line(), AllOf(StartsWith("tutti run: first failure: rank 1 on "),
+                                           HasSubstr("was killed by SIGKILL (9)"), HasSubstr("memory")));
   Launched crash(shell({"-n", "2"}, "[ $RANK = 0 ] && kill -SEGV $$; exec sleep 1000"));
   EXPECT_EQ(crash.exit_status(), 128 + SIGSEGV);
   EXPECT_THAT(crash.last_error_line(), AllOf(HasSubstr("rank 0"), HasSubstr("SIGSEGV"), Not(HasSubstr("memory"))));
@@ -66,9 +66,9 @@ TEST(Run, GivesASignalsVictimAs128PlusSignal) {
 TEST(Run, KillsThoseThatDoNotObeySigterm) {
   // Rank 0 leaves when rank 1 has its trap.
   const std::string deaf = testing::TempDir() + "deaf-" + std::to_string(getpid());
-  Launched job(shell({"-n", "2", "--kill-after", "0.2"},
-                     "trap '' TERM; if [ $RANK = 0 ]; then until [ -e " + deaf + " ]; do sleep 0.01; done; exit 3; fi; : > " +
-                         deaf + "; while :; do sleep 1000; done"));
+  Launched job(shell({"-n", "2", "--kill-after", "0.2"}, "trap '' TERM; if [ $RANK = 0 ]; then until [ -e " + deaf +
+                                                             " ]; do sleep 0.01; done; exit 3; fi; : > " + deaf +
+                                                             "; while :; do sleep 1000; done"));
   EXPECT_EQ(job.exit_status(), 3);
   EXPECT_THAT(job.err(), HasSubstr("0 after SIGTERM, 1 by SIGKILL\n"));
   EXPECT_TRUE(job.nothing_left());
@@ -101,7 +101,8 @@ TEST(Run, PrefixesWholeLines) {
   ASSERT_EQ(job.exit_status(), 0);
   std::map<std::string, int> counts;
   for (const auto& line : job.out_lines()) ++counts[line];
-  EXPECT_THAT(counts, ElementsAre(std::pair("[0] " + text, 300), std::pair("[1] " + text, 300), std::pair("[2] " + text, 300)));
+  EXPECT_THAT(counts,
+              ElementsAre(std::pair("[0] " + text, 300), std::pair("[1] " + text, 300), std::pair("[2] " + text, 300)));
 }
 
 TEST(Run, KeepsTheTwoStreamsApart) {
@@ -129,15 +130,18 @@ TEST(Run, GivesStandardInputToRankZero) {
   EXPECT_EQ(job.out(), "[0] hello\n");
 }
 
-const std::string kNames = "for n in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT "
-                           "TUTTI_RANK TUTTI_RANK_COUNT TUTTI_LOCAL_RANK TUTTI_LOCAL_RANK_COUNT TUTTI_ADDRESS TUTTI_JOB_KEY; do "
-                           "eval printf '%s,' \\$$n; done; echo";
+const std::string kNames =
+    "for n in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK MASTER_ADDR MASTER_PORT "
+    "TUTTI_RANK TUTTI_RANK_COUNT TUTTI_LOCAL_RANK TUTTI_LOCAL_RANK_COUNT TUTTI_ADDRESS TUTTI_JOB_KEY; do "
+    "eval printf '%s,' \\$$n; done; echo";
 
 TEST(Run, SetsTheNamesOfTorchrunAndTutti) {
   for (const auto& [rank_flag, count_flag, address_flag, port_flag] :
        {std::tuple("--node-rank", "--nproc-per-node", "--master-addr", "--master-port"),
         std::tuple("--node_rank", "--nproc_per_node", "--master_addr", "--master_port")}) {
-    Launched job(shell({"--nnodes", "3", "--rdzv-backend", "static", rank_flag, "1", count_flag, "2", address_flag, "10.9.8.7", port_flag, "2345"}, kNames),
+    Launched job(shell({"--nnodes", "3", "--rdzv-backend", "static", rank_flag, "1", count_flag, "2", address_flag,
+                        "10.9.8.7", port_flag, "2345"},
+                       kNames),
                  {.environment = {{"TUTTI_JOB_KEY", "k"}, {"RANK", "77"}}});
     EXPECT_EQ(job.exit_status(), 0);
     EXPECT_THAT(sorted(job.out_lines()), ElementsAre("[2] 2,6,0,2,1,1,10.9.8.7,2345,2,6,0,2,10.9.8.7:2345,k,",
@@ -159,7 +163,9 @@ TEST(Run, MakesAFreshKeyForEachJob) {
 }
 
 TEST(Run, WarnsWithoutAKeyOnSeveralHosts) {
-  Launched job(shell({"--nnodes", "2", "--node-rank", "1", "--rdzv-backend", "static", "--rdzv-endpoint", "10.9.8.7:2345"}, "echo key=$TUTTI_JOB_KEY"));
+  Launched job(
+      shell({"--nnodes", "2", "--node-rank", "1", "--rdzv-backend", "static", "--rdzv-endpoint", "10.9.8.7:2345"},
+            "echo key=$TUTTI_JOB_KEY"));
   EXPECT_EQ(job.exit_status(), 0);
   EXPECT_EQ(job.out(), "[1] key=\n");
   EXPECT_THAT(job.err(), HasSubstr("TUTTI_JOB_KEY is not set"));
@@ -167,13 +173,15 @@ TEST(Run, WarnsWithoutAKeyOnSeveralHosts) {
 
 TEST(Run, ChoosesThreadsUnlessTheUserHas) {
   const std::string at_least_the_cores = std::to_string(sysconf(_SC_NPROCESSORS_CONF));
-  Launched chosen(shell({"-n", at_least_the_cores, "--no-prefix"}, "[ $RANK = 0 ] && echo $OMP_NUM_THREADS; exit 0"), {.environment = {{"TUTTI_LOG", "info"}}});
+  Launched chosen(shell({"-n", at_least_the_cores, "--no-prefix"}, "[ $RANK = 0 ] && echo $OMP_NUM_THREADS; exit 0"),
+                  {.environment = {{"TUTTI_LOG", "info"}}});
   EXPECT_EQ(chosen.exit_status(), 0);
   EXPECT_EQ(chosen.out(), "1\n");
   const auto told = chosen.err().find("OMP_NUM_THREADS=1 for each rank");
   ASSERT_NE(told, std::string::npos) << chosen.err();
   EXPECT_EQ(chosen.err().find("OMP_NUM_THREADS", told + 1), std::string::npos);
-  Launched kept(shell({"-n", "1", "--no-prefix"}, "echo $OMP_NUM_THREADS"), {.environment = {{"OMP_NUM_THREADS", "11"}}});
+  Launched kept(shell({"-n", "1", "--no-prefix"}, "echo $OMP_NUM_THREADS"),
+                {.environment = {{"OMP_NUM_THREADS", "11"}}});
   EXPECT_EQ(kept.exit_status(), 0);
   EXPECT_EQ(kept.out(), "11\n");
 }
@@ -182,7 +190,8 @@ class PassesOn : public testing::TestWithParam<std::pair<const char*, int>> {};
 TEST_P(PassesOn, ToAllRanks) {
   const auto [name, number] = GetParam();
   // What the shell leaves behind (its sleep) must be gone too.
-  Launched job(shell({"-n", "3"}, std::string("trap 'echo got-it; exit 0' ") + name + "; sleep 1000 & echo ready; wait $!"));
+  Launched job(
+      shell({"-n", "3"}, std::string("trap 'echo got-it; exit 0' ") + name + "; sleep 1000 & echo ready; wait $!"));
   ASSERT_TRUE(job.says("ready", 3)) << job.err();
   job.signal(number);
   EXPECT_TRUE(job.says("got-it", 3)) << job.out() << job.err();
@@ -197,7 +206,9 @@ INSTANTIATE_TEST_SUITE_P(Run, PassesOn,
 // Each rank says which CPUs it may use; together they are what this process may use, and no two share one.
 TEST(Run, BindsEachRankToCoresOfItsOwn) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one CPU here";
-  Launched job(shell({"-n", "2", "--bind", "core", "--no-prefix"}, "sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status"), {.environment = {{"TUTTI_LOG", "info"}}});
+  Launched job(
+      shell({"-n", "2", "--bind", "core", "--no-prefix"}, "sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status"),
+      {.environment = {{"TUTTI_LOG", "info"}}});
   EXPECT_EQ(job.exit_status(), 0) << job.err();
   std::istringstream lines(job.out());
   std::string first, second;
@@ -215,7 +226,8 @@ TEST(Run, EndsAs128PlusSignalWhenTheSignalEndsTheRanks) {
 }
 
 TEST(Run, KillsAtTheSecondSignal) {
-  Launched job(shell({"-n", "2", "--kill-after", "1000"}, "trap 'echo refused' TERM; echo ready; while :; do sleep 1000 & wait $!; done"));
+  Launched job(shell({"-n", "2", "--kill-after", "1000"},
+                     "trap 'echo refused' TERM; echo ready; while :; do sleep 1000 & wait $!; done"));
   ASSERT_TRUE(job.says("ready", 2));
   job.signal(SIGTERM);
   ASSERT_TRUE(job.says("refused", 2));
@@ -279,23 +291,27 @@ TEST(Run, RefusesATakenPort) {
   const std::string port = std::to_string(ntohs(address.sin_port));
   Launched job({"run", "-n", "2", "--master-port", port, "true"});
   EXPECT_EQ(job.exit_status(), 2);
-  EXPECT_EQ(job.err(), "tutti run: port " + port + " of 127.0.0.1 is taken: another process listens there [TUTTI-E111]\n");
+  EXPECT_EQ(job.err(),
+            "tutti run: port " + port + " of 127.0.0.1 is taken: another process listens there [TUTTI-E111]\n");
   close(listener);
 }
 
 TEST(Run, RefusesAnAddressOfAnotherHost) {
-  Launched job({"run", "-n", "2", "--master-addr", "192.0.2.1", "--master-port", "2345", "true"});      // TEST-NET-1: nobody's
+  Launched job(
+      {"run", "-n", "2", "--master-addr", "192.0.2.1", "--master-port", "2345", "true"});  // TEST-NET-1: nobody's
   EXPECT_EQ(job.exit_status(), 2);
   EXPECT_THAT(job.err(), HasSubstr("'192.0.2.1' is not an address of this host"));
 }
 
 // As torchrun does with programs that know nothing of tutti::Elastic.
 TEST(Run, StartsAllRanksAgainWhenTheProgramTakesNoPart) {
-  Launched job(shell({"-n", "2", "--max-restarts", "3", "--no-prefix"},
-                     "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && { echo done; exit 0; }; [ $RANK = 1 ] && exit 4; exec sleep 1000"));
+  Launched job(
+      shell({"-n", "2", "--max-restarts", "3", "--no-prefix"},
+            "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && { echo done; exit 0; }; [ $RANK = 1 ] && exit 4; exec sleep 1000"));
   EXPECT_EQ(job.exit_status(), 0) << job.err();
   EXPECT_EQ(job.out(), "done\ndone\n");
-  EXPECT_THAT(job.err(), AllOf(HasSubstr("tutti run: rank 1 (pid "), HasSubstr("ended with exit status 4; all ranks are started again (restart 2 of 3)")));
+  EXPECT_THAT(job.err(), AllOf(HasSubstr("tutti run: rank 1 (pid "),
+                               HasSubstr("ended with exit status 4; all ranks are started again (restart 2 of 3)")));
   EXPECT_TRUE(job.nothing_left());
   Launched in_vain(shell({"-n", "2", "--max-restarts", "1"}, "[ $RANK = 1 ] && exit 4; exec sleep 1000"));
   EXPECT_EQ(in_vain.exit_status(), 4);
@@ -324,7 +340,8 @@ TEST(Run, KeepsALogARankBesideTheStream) {
 TEST(Run, PrintsTheRankTable) {
   Launched job({"run", "-n", "2", "--table", "true"});
   EXPECT_EQ(job.exit_status(), 0);
-  EXPECT_THAT(job.err(), AllOf(HasSubstr(" rank  local rank  host"), HasSubstr("\n    1           1  "), HasSubstr("2 ranks in all")));
+  EXPECT_THAT(job.err(), AllOf(HasSubstr(" rank  local rank  host"), HasSubstr("\n    1           1  "),
+                               HasSubstr("2 ranks in all")));
 }
 
 TEST(Run, HelpAndVersionSucceedAndNothingFails) {

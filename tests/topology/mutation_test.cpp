@@ -46,13 +46,17 @@ TEST(Mutation, HwlocXml) {
   if (!corpus().empty())
     for (const auto& file : files_in(corpus() / "hwloc", ".xml"))
       if (std::string text = read_text(file); text.size() < 200'000) texts.push_back(std::move(text));
-  run(20, texts, {"<object type=\"Group\" depth=\"99\">", "</object>", "<page_type size=\"0\"/>", "<!--", "\""}, read_hwloc_xml, rounds());
+  run(20, texts, {"<object type=\"Group\" depth=\"99\">", "</object>", "<page_type size=\"0\"/>", "<!--", "\""},
+      read_hwloc_xml, rounds());
 }
 
 // Few, as each is read by a process of its own.
 TEST(Mutation, Synthetic) {
-  run(23, {"numa:2 pu:4", "package:2 numa:2(memory=1GB) core:4 pu:2", "[numa(memory=8GB)] pack:1 l3:2 l2:4 l1d:1 core:1 pu:2", "group:3 pu:2(indexes=0,2,4,1,3,5)"},
-      {"numa:", "pu:0", "(", ")", "[", "]", "memory=", "indexes=2*3:1*2", "die:2", " "}, read_synthetic, std::max(1, rounds() / 40));
+  run(23,
+      {"numa:2 pu:4", "package:2 numa:2(memory=1GB) core:4 pu:2",
+       "[numa(memory=8GB)] pack:1 l3:2 l2:4 l1d:1 core:1 pu:2", "group:3 pu:2(indexes=0,2,4,1,3,5)"},
+      {"numa:", "pu:0", "(", ")", "[", "]", "memory=", "indexes=2*3:1*2", "die:2", " "}, read_synthetic,
+      std::max(1, rounds() / 40));
 }
 
 TEST(Mutation, NcclXml) {

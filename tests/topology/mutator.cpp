@@ -36,7 +36,9 @@ void Mutator::break_anywhere(std::string& text) {
     case 1: text.erase(at, length); break;
     case 2: text.insert(at, text.substr(at, length)); break;
     case 3: if (!words_.empty()) text.insert(at, words_[below(words_.size())]); break;
-    case 4: if (!words_.empty()) text.replace(at, std::min<std::size_t>(length, 40), words_[below(words_.size())]); break;
+    case 4:
+      if (!words_.empty()) text.replace(at, std::min<std::size_t>(length, 40), words_[below(words_.size())]);
+      break;
     case 5: if (at < text.size()) text[at] = char(below(256)); break;
     default: {
       const std::string& other = base();

@@ -1,6 +1,6 @@
 #pragma once
-// Mutator: damage to texts such as files meet it (cut, stuttered, spliced, lines moved), and such as a hostile hand does it
-// (words of the format and absurd values where others stood). A pure function of its seed.
+// Mutator: damage to texts such as files meet it (cut, stuttered, spliced, lines moved), and such as a hostile hand
+// does it (words of the format and absurd values where others stood). A pure function of its seed.
 #include <cstdint>
 #include <random>
 #include <string>
@@ -12,7 +12,8 @@ class Mutator {
  public:
   // `words` of the format are put in anywhere. At least one base.
   Mutator(std::uint64_t seed, std::vector<std::string> bases, std::vector<std::string> words);
-  // One of the bases with one to six changes. Half of the texts keep their brackets, mostly, and so get past an XML parser.
+  // One of the bases with one to six changes. Half of the texts keep their
+  // brackets, mostly, and so get past an XML parser.
   std::string next();
 
  private:

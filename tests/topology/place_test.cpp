@@ -15,7 +15,8 @@ CpuSet cpus(const std::string& text) { return parse_cpu_list(text).value(); }
 TEST(Place, CpuListsAreReadStrictly) {
   EXPECT_EQ(cpus("0-3,8,10-11").to_string(), "0-3,8,10-11");
   EXPECT_EQ(cpus("").count(), 0);
-  for (const char* bad : {"3-1", "a", "1,,2", "1-", "-1", "0-99999999", "1 ", "99999999999999999999"}) EXPECT_FALSE(parse_cpu_list(bad)) << bad;
+  for (const char* bad : {"3-1", "a", "1,,2", "1-", "-1", "0-99999999", "1 ", "99999999999999999999"})
+    EXPECT_FALSE(parse_cpu_list(bad)) << bad;
 }
 
 TEST(Place, SettingsNamePackageAndNode) {
@@ -30,7 +31,8 @@ class Machine : public testing::Test {
  protected:
   void SetUp() override {
     root_ = std::filesystem::temp_directory_path() / ("place-" + std::to_string(getpid()));
-    for (int cpu = 0; cpu < 8; ++cpu) write("cpu/cpu" + std::to_string(cpu) + "/topology/physical_package_id", cpu < 4 ? "0" : "1");
+    for (int cpu = 0; cpu < 8; ++cpu)
+      write("cpu/cpu" + std::to_string(cpu) + "/topology/physical_package_id", cpu < 4 ? "0" : "1");
     write("node/node0/cpulist", "0-1");
     write("node/node1/cpulist", "2-3");
     write("node/node2/cpulist", "4-7");

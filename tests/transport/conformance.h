@@ -101,7 +101,7 @@ class End final : public Listener {
     out.source.resize(bytes);
     Content(side_, key).fill(out.source);
     on_memory(out.source, true);
-    ++unsent_;
+    unsent_[key] = &out;
   }
   void receive(const MessageKey& key, std::uint64_t bytes) {
     Incoming& in = in_[key];
@@ -125,16 +125,17 @@ class End final : public Listener {
   // Offers what can be offered. Returns whether something was taken.
   bool offer() {
     bool any = false;
-    for (auto& [key, out] : out_) {
-      while (!out.sent && offer_one(key, out)) any = true;
-    }
+    std::erase_if(unsent_, [&](const auto& entry) {
+      while (!entry.second->sent && offer_one(entry.first, *entry.second)) any = true;
+      return entry.second->sent;
+    });
     return any;
   }
-  bool all_sent() const { return unsent_ == 0 && pending_.empty(); }
+  bool all_sent() const { return unsent_.empty() && pending_.empty(); }
   std::size_t pending() const { return pending_.size(); }
   bool all_received() const { return complete_ == expected_; }
   std::size_t complete() const { return complete_; }
-  std::size_t unsent() const { return unsent_; }
+  std::size_t unsent() const { return unsent_.size(); }
   bool received(const MessageKey& key) const { return in_.contains(key) && in_.at(key).whole; }
   bool sent(const MessageKey& key) const { return out_.at(key).sent; }
 
@@ -213,7 +214,6 @@ class End final : public Listener {
     else if (header.bytes) std::memset(from, 0xAA, header.bytes);
     out.offset += header.bytes;
     out.sent = out.offset == out.bytes;
-    unsent_ -= out.sent;
     return true;
   }
   void check(int peer, const SegmentHeader& header) {
@@ -244,10 +244,11 @@ class End final : public Listener {
   Transport* transport_ = nullptr;
   Connection* connection_ = nullptr;
   std::map<MessageKey, Outgoing, KeyLess> out_;
+  std::map<MessageKey, Outgoing*, KeyLess> unsent_;
   std::map<MessageKey, Incoming, KeyLess> in_;
   std::map<std::uint64_t, std::pair<std::byte*, std::size_t>> pending_;
   std::uint64_t tokens_ = 0;
-  std::size_t unsent_ = 0, complete_ = 0, expected_ = 0;
+  std::size_t complete_ = 0, expected_ = 0;
 };
 
 struct Ends {

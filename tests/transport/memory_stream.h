@@ -113,7 +113,8 @@ class MemoryLoop final : public Loop {
     for (std::size_t i = 0; i < streams_.size(); ++i) {          // callbacks may end streams
       MemoryStream* stream = streams_[i];
       if (stream->on_readable && stream->readable()) any = true, std::function<void()>(stream->on_readable)();
-      if (i < streams_.size() && streams_[i] == stream && stream->on_writable && stream->writable()) any = true, std::function<void()>(stream->on_writable)();
+      if (i < streams_.size() && streams_[i] == stream && stream->on_writable && stream->writable())
+        any = true, std::function<void()>(stream->on_writable)();
     }
     return any;
   }

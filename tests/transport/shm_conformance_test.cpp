@@ -1,4 +1,5 @@
-// The conformance suite over shared memory: two ranks of this process, joined by a Unix socket as two processes would be.
+// The conformance suite over shared memory: two ranks of this process, joined
+// by a Unix socket as two processes would be.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -27,7 +28,8 @@ class ShmPair final : public Pair {
     for (auto& loop : loops_) loop = make_posix_loop();
     std::unique_ptr<Stream> ends[2];
     const std::string name = "@tutti-test-" + std::to_string(loops_[0]->random());
-    auto acceptor = loops_[1]->network().listen(name, [&](std::unique_ptr<Stream> stream) { ends[1] = std::move(stream); });
+    auto acceptor =
+        loops_[1]->network().listen(name, [&](std::unique_ptr<Stream> stream) { ends[1] = std::move(stream); });
     TUTTI_CHECK(acceptor.ok());
     const auto attempt = loops_[0]->network().connect(name, [&](Result<std::unique_ptr<Stream>> stream) {
       TUTTI_CHECK(stream.ok());

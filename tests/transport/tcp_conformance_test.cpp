@@ -42,12 +42,14 @@ std::unique_ptr<Pair> four_loopback(Listener& a, Listener& b) {
   return std::make_unique<LoopbackPair>(a, b, TcpOptions{}, 4);
 }
 
-// Who sleeps owing an acknowledgement, or a grant, wakes nobody: with windows of several sizes, and writes cut anywhere.
+// Who sleeps owing an acknowledgement, or a grant, wakes nobody: with windows
+// of several sizes, and writes cut anywhere.
 TEST(TcpWakes, sleepers_at_every_cut_and_window) {
   for (std::uint64_t seed = 121; seed <= 140; ++seed) {      // 127 met one who slept so
     const TcpOptions options{.landing_limit = std::size_t{192 << 10} * (1 + seed % 16)};
     transport::conformance::wakes_sleepers([&](Listener& a, Listener& b) {
-      return std::make_unique<MemoryPair>(a, b, options, 1, 64 << 10, std::vector{short_moves(seed), short_moves(seed + 100)});
+      return std::make_unique<MemoryPair>(a, b, options, 1, 64 << 10,
+                                          std::vector{short_moves(seed), short_moves(seed + 100)});
     });
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
   }

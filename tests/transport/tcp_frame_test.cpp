@@ -117,7 +117,8 @@ TEST(TcpArrivalWindow, agrees_with_a_set) {
 TEST(TcpLandingPool, returns_what_is_over_its_limit) {
   LandingPool pool(1 << 20);
   std::vector<Landing*> out, eager;
-  for (int i = 0; i < 12; ++i) out.push_back(pool.take(100000, false));    // 128 KB each: granted elsewhere, not refused here
+  for (int i = 0; i < 12; ++i)
+    out.push_back(pool.take(100000, false));  // 128 KB each: granted elsewhere, not refused here
   for (int i = 0; i < 4; ++i) eager.push_back(pool.take(30000, true));
   EXPECT_EQ(pool.granted_bytes(), 12u << 17);
   EXPECT_EQ(pool.eager_bytes(), 4u * 32768);

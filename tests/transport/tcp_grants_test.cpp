@@ -1,4 +1,5 @@
-// Grants: receivers that need the same part of several peers' messages before they can let go of any, with hardly any memory.
+// Grants: receivers that need the same part of several peers' messages before
+// they can let go of any, with hardly any memory.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -73,7 +74,8 @@ class Silent final : public Listener {
 
 // A hub with kPeers peers, each with messages to send.
 struct Star {
-  explicit Star(std::size_t limit) : options{.segment_bytes = kSegment, .eager_bytes = 8 << 10, .landing_limit = limit} {
+  explicit Star(std::size_t limit)
+      : options{.segment_bytes = kSegment, .eager_bytes = 8 << 10, .landing_limit = limit} {
     hub = std::make_unique<TcpTransport>(loops[kPeers], fusing, options);
     for (int i = 0; i < kPeers; ++i) {
       auto there = std::make_shared<Pipe>(1 << 20, Faults{}), back = std::make_shared<Pipe>(1 << 20, Faults{});
@@ -86,11 +88,13 @@ struct Star {
     }
   }
   void expect(std::uint32_t operation, std::uint64_t bytes) {
-    for (Connection* c : in) c->expect({.key = {1, operation, 0}, .message_bytes = bytes}, transport::Readiness::partly, nullptr);
+    for (Connection* c : in)
+      c->expect({.key = {1, operation, 0}, .message_bytes = bytes}, transport::Readiness::partly, nullptr);
     fusing.await(operation, bytes);
   }
   void expect_ahead(std::uint32_t operation, std::uint64_t bytes) {
-    for (Connection* c : in) c->expect({.key = {1, operation, 0}, .message_bytes = bytes}, transport::Readiness::ahead, nullptr);
+    for (Connection* c : in)
+      c->expect({.key = {1, operation, 0}, .message_bytes = bytes}, transport::Readiness::ahead, nullptr);
   }
   // Each peer sends what it may, the later peers more eagerly; the messages in the given order.
   void run(const std::vector<std::uint32_t>& order, std::uint64_t bytes) {
@@ -100,8 +104,10 @@ struct Star {
         for (const std::uint32_t operation : order) {
           std::uint64_t& at = sent[{i, operation}];
           while (at < bytes) {
-            SegmentHeader header{.key = {1, operation, 0}, .bytes = std::uint32_t(std::min<std::uint64_t>(kSegment, bytes - at)),
-                                 .offset = at, .message_bytes = bytes};
+            SegmentHeader header{.key = {1, operation, 0},
+                                 .bytes = std::uint32_t(std::min<std::uint64_t>(kSegment, bytes - at)),
+                                 .offset = at,
+                                 .message_bytes = bytes};
             if (out[i]->send(header, source.data() + at, 1) == Sent::again) break;
             at += header.bytes;
             idle = 0;

@@ -205,6 +205,7 @@ class TcpFlood : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(TcpFlood, of_unexpected_messages_blocks_nobody_else) {
   const std::uint64_t bytes = GetParam();
+  constexpr int kIdle = 100;               // in memory nothing takes time
   const auto count = std::max<std::uint32_t>(100, std::uint32_t(900000 / bytes));
   for (const bool in_place : {true, false}) {
     Ends ends([](Listener& a, Listener& b) {
@@ -215,7 +216,7 @@ TEST_P(TcpFlood, of_unexpected_messages_blocks_nobody_else) {
       ends.a.send({1, k, 0}, bytes);
       ends.b.send({1, k, 0}, bytes);
     }
-    ends.run_idle();
+    ends.run_idle(kIdle);
     EXPECT_GT(ends.a.unsent(), 0u);                          // stopped by the missing credit
     EXPECT_LE(ends.b.most_held_bytes, 600u << 10);
     for (const std::uint64_t other : {std::uint64_t{8}, bytes, std::uint64_t{300000}}) {
@@ -223,7 +224,7 @@ TEST_P(TcpFlood, of_unexpected_messages_blocks_nobody_else) {
       ends.a.receive(key, other);                            // waits first
       ends.a.send(key, other);
       ends.b.send(key, other);
-      ends.run_idle();
+      ends.run_idle(kIdle);
       ends.b.receive(key, other);                            // waits last
       const auto both = [&] { return ends.a.received(key) && ends.b.received(key); };
       ASSERT_TRUE(ends.run_until(both)) << other << " of " << bytes;

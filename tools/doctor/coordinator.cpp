@@ -176,8 +176,11 @@ void Coordination::read_counters() {
       if (!now) continue;
       for (const Interface& then : facts_.at(rank).interfaces) {
         if (then.name != now->name || now->packets <= then.packets) continue;      // or it was made anew meanwhile
-        const auto grown = [](std::uint64_t before, std::uint64_t after) { return after > before ? after - before : 0; };
-        out_.growth.push_back({rank, then.name, now->packets - then.packets, grown(then.errors, now->errors), grown(then.dropped, now->dropped)});
+        const auto grown = [](std::uint64_t before, std::uint64_t after) {
+          return after > before ? after - before : 0;
+        };
+        out_.growth.push_back({rank, then.name, now->packets - then.packets, grown(then.errors, now->errors),
+                               grown(then.dropped, now->dropped)});
       }
     }
   }

@@ -5,7 +5,8 @@
 
 namespace tutti::tools::doctor {
 
-std::vector<Interface> read_interfaces(const std::string& root);  // addresses and pause come from the kernel when root is ""
+std::vector<Interface> read_interfaces(
+    const std::string& root);  // addresses and pause come from the kernel when root is ""
 std::vector<RdmaPort> read_rdma(const std::string& root);
 std::vector<PciLink> read_pci(const std::string& root);         // NICs, GPUs and NVMe disks
 std::string nvidia_driver(const std::string& root);             // "535.54.03"

@@ -73,7 +73,8 @@ struct Examination {
   static void fields(auto& self, auto&& visit) {
     visit("version", self.version), visit("when", self.when), visit("rank_count", self.rank_count);
     visit("hosts", self.hosts), visit("pairs", self.pairs), visit("clocks", self.clocks);
-    visit("growth", self.growth), visit("trials", self.trials), visit("missing", self.missing), visit("strangers", self.strangers);
+    visit("growth", self.growth), visit("trials", self.trials), visit("missing", self.missing),
+        visit("strangers", self.strangers);
     visit("findings", self.findings);
   }
   Verdict worst() const;

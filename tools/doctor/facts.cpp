@@ -95,6 +95,11 @@ double clock_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+bool all_loopback(const std::vector<std::string>& addresses) {
+  const auto loopback = [](const std::string& host) { return host.starts_with("127.") || host == "::1"; };
+  return !addresses.empty() && std::all_of(addresses.begin(), addresses.end(), loopback);
+}
+
 Lookup look_up(const std::string& host) {
   Lookup out{.name = host};
   addrinfo hints{}, *found = nullptr;

@@ -73,7 +73,9 @@ struct Disk {
 struct LoadedLibrary {
   std::string path, tutti;               // tutti: its version where it is ours, else ""
   std::vector<std::string> processes;    // "python3 (pid 411)"
-  static void fields(auto& self, auto&& visit) { visit("path", self.path), visit("tutti", self.tutti), visit("processes", self.processes); }
+  static void fields(auto& self, auto&& visit) {
+    visit("path", self.path), visit("tutti", self.tutti), visit("processes", self.processes);
+  }
 };
 
 inline constexpr std::uint64_t kUnlimited = ~0ull;
@@ -104,7 +106,8 @@ struct Facts {
     visit("host", self.host), visit("identity", self.identity), visit("rank", self.rank);
     visit("local_rank", self.local_rank), visit("version", self.version), visit("settings", self.settings);
     visit("wire", self.wire), visit("kernel", self.kernel), visit("processor", self.processor);
-    visit("driver", self.driver), visit("cuda", self.cuda), visit("gpus", self.gpus), visit("nccl", self.nccl), visit("cores", self.cores);
+    visit("driver", self.driver), visit("cuda", self.cuda), visit("gpus", self.gpus), visit("nccl", self.nccl),
+        visit("cores", self.cores);
     visit("quota", self.quota), visit("memory", self.memory), visit("memory_available", self.memory_available);
     visit("shm", self.shm), visit("shm_free", self.shm_free), visit("open_files", self.open_files);
     visit("locked_memory", self.locked_memory), visit("interfaces", self.interfaces), visit("chosen", self.chosen);
@@ -131,6 +134,7 @@ Facts read_facts(const FactsWish& wish);
 
 // Blocking look-up, numeric results without port.
 Lookup look_up(const std::string& host);
+bool all_loopback(const std::vector<std::string>& addresses);  // and there are some
 // Packets sent and sent again by TCP in this network namespace; for differences over a test.
 void read_tcp_counters(const std::string& root, std::uint64_t& sent, std::uint64_t& resent);
 double clock_now();  // seconds since 1970

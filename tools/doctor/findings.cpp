@@ -134,13 +134,16 @@ std::vector<Finding> growth_findings(const Growth& growth, const std::string& ho
   constexpr double kDropNote = 1e-3;      // of packets; a host drops a few that are not for it
   std::vector<Finding> out;
   if (growth.errors > 0)
-    out.push_back({"NIC errors", host, Verdict::warn,
-                   fmt::format("{}: {} errors in {} packets during the test", growth.interface, growth.errors, growth.packets),
-                   fmt::format("cable, transceiver or port, now: `ethtool -S {}` shows which counter grows", growth.interface)});
+    out.push_back(
+        {"NIC errors", host, Verdict::warn,
+         fmt::format("{}: {} errors in {} packets during the test", growth.interface, growth.errors, growth.packets),
+         fmt::format("cable, transceiver or port, now: `ethtool -S {}` shows which counter grows", growth.interface)});
   if (growth.dropped > 10 && double(growth.dropped) > kDropNote * double(growth.packets))
     out.push_back({"NIC drops", host, Verdict::note,
-                   fmt::format("{}: {} of {} packets were dropped during the test", growth.interface, growth.dropped, growth.packets),
-                   fmt::format("larger rings: `ethtool -G {}`; flow control: `ethtool -A {} rx on tx on`", growth.interface, growth.interface)});
+                   fmt::format("{}: {} of {} packets were dropped during the test", growth.interface, growth.dropped,
+                               growth.packets),
+                   fmt::format("larger rings: `ethtool -G {}`; flow control: `ethtool -A {} rx on tx on`",
+                               growth.interface, growth.interface)});
   return out;
 }
 
@@ -156,7 +159,8 @@ std::vector<Finding> examine(const Examination& examination) {
     if (from && to)
       append(out, pair_findings(pair, *from, *to, name_of_rank(hosts, pair.from), name_of_rank(hosts, pair.to)));
   }
-  for (const Growth& growth : examination.growth) append(out, growth_findings(growth, name_of_rank(hosts, growth.rank)));
+  for (const Growth& growth : examination.growth)
+    append(out, growth_findings(growth, name_of_rank(hosts, growth.rank)));
   append(out, clock_findings(examination.clocks, hosts));
   add_trials(examination, out);
   return out;

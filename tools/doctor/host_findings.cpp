@@ -62,14 +62,11 @@ class HostFindings {
   std::vector<Finding> out_;
 };
 
-bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
-
 void HostFindings::names() {
   constexpr double kSlow = 200, kVerySlow = 2000;  // milliseconds; a file or a cache answers in less than one
   const Lookup& meeting = facts_.meeting;
   if (meeting.name.empty()) return;
-  const bool loopback =
-      !meeting.addresses.empty() && std::all_of(meeting.addresses.begin(), meeting.addresses.end(), is_loopback);
+  const bool loopback = all_loopback(meeting.addresses);
   if (loopback && facts_.rank > 0 && meeting.name != meeting.addresses[0])
     add("names", Verdict::note,
         fmt::format("'{}', where ranks meet, is {} here: good for ranks of this host only", meeting.name,
@@ -196,12 +193,15 @@ void HostFindings::nics() {
 void HostFindings::links() {
   for (const Interface& nic : facts_.interfaces) {
     if (nic.loopback || !nic.up || nic.duplex.empty()) continue;
-    const std::string pause = nic.pause.empty() ? "" : nic.pause == "off" ? ", pause frames off" : fmt::format(", pause frames {}", nic.pause);
+    const std::string pause = nic.pause.empty()    ? ""
+                              : nic.pause == "off" ? ", pause frames off"
+                                                   : fmt::format(", pause frames {}", nic.pause);
     if (nic.duplex == "half")
       add("link", Verdict::warn, fmt::format("{} runs at half duplex: it cannot send and receive at once", nic.name),
           fmt::format("let both ends negotiate: `ethtool -s {} autoneg on`, and on the switch port", nic.name));
     else if (nic.pause == "off" && carries_rdma(nic.name))
-      add("link", Verdict::note, fmt::format("{}: full duplex, pause frames off, and RDMA runs over it, which bears no losses", nic.name),
+      add("link", Verdict::note,
+          fmt::format("{}: full duplex, pause frames off, and RDMA runs over it, which bears no losses", nic.name),
           fmt::format("`ethtool -A {} rx on tx on`, unless the switches have priority flow control for it", nic.name));
     else if (!nic.is_virtual || !pause.empty())
       add("link", Verdict::pass, fmt::format("{}: full duplex{}", nic.name, pause));
@@ -211,7 +211,8 @@ void HostFindings::links() {
 // As the GIDs of RDMA ports say: "3: ... RoCE v2 eth0".
 bool HostFindings::carries_rdma(const std::string& interface) const {
   return std::any_of(facts_.rdma.begin(), facts_.rdma.end(), [&](const RdmaPort& port) {
-    return std::any_of(port.gids.begin(), port.gids.end(), [&](const std::string& gid) { return gid.ends_with(" " + interface); });
+    return std::any_of(port.gids.begin(), port.gids.end(),
+                       [&](const std::string& gid) { return gid.ends_with(" " + interface); });
   });
 }
 
@@ -268,7 +269,8 @@ void HostFindings::libraries() {
   constexpr std::size_t kNamed = 4;
   for (const LoadedLibrary& library : facts_.nccl) {
     const auto named = std::min(kNamed, library.processes.size());
-    std::string who = fmt::format("{}", fmt::join(library.processes.begin(), library.processes.begin() + std::ptrdiff_t(named), ", "));
+    std::string who = fmt::format(
+        "{}", fmt::join(library.processes.begin(), library.processes.begin() + std::ptrdiff_t(named), ", "));
     if (named < library.processes.size()) who += fmt::format(" and {} more", library.processes.size() - named);
     const std::string whose = library.tutti.empty() ? "not tutti's" : fmt::format("tutti {}", library.tutti);
     add("NCCL", Verdict::note, fmt::format("{}, {}, is loaded by {}", library.path, whose, who));
@@ -354,7 +356,7 @@ void add_names(const std::vector<Facts>& hosts, std::vector<Finding>& out) {
   const auto names = name_hosts(hosts);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     auto addresses = hosts[i].meeting.addresses;
-    if (std::all_of(addresses.begin(), addresses.end(), is_loopback)) continue;
+    if (addresses.empty() || all_loopback(addresses)) continue;
     std::sort(addresses.begin(), addresses.end());
     by_value[fmt::format("{}", fmt::join(addresses, " "))].push_back(names[i]);
   }

@@ -50,7 +50,8 @@ std::vector<LoadedLibrary> loaded_nccl(const std::string& root) {
     std::set<std::string> paths;
     for (const std::string& line : lines_of(entry.path() / "maps"))
       if (const std::string path = library_of(line); !path.empty()) paths.insert(path);
-    for (const std::string& path : paths) processes[path].push_back(fmt::format("{} (pid {})", line_of(entry.path() / "comm"), pid));
+    for (const std::string& path : paths)
+      processes[path].push_back(fmt::format("{} (pid {})", line_of(entry.path() / "comm"), pid));
   }
   std::vector<LoadedLibrary> out;
   for (auto& [path, names] : processes) {

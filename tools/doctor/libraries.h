@@ -1,6 +1,6 @@
 #pragma once
-// Which libnccl the processes of this host have loaded, by path: what a framework prints is the version of the one that it was built
-// with. `root` stands before /proc, for tests.
+// Which libnccl the processes of this host have loaded, by path: what a framework prints is the version of the one that
+// it was built with. `root` stands before /proc, for tests.
 #include "tools/doctor/facts.h"
 
 namespace tutti::tools::doctor {

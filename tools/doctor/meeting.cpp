@@ -20,15 +20,12 @@ using std::chrono::milliseconds;
 constexpr milliseconds kHandshake{2000}, kAnswered{10000}, kConnect{3000}, kPause{300};
 constexpr std::size_t kMostStrangers = 20;
 
-bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
-
 // As the library opens its meeting point: on all addresses of the family, on loopback when the name means nothing else.
 void add_wildcards(const std::string& address, std::vector<std::string>& out) {
   const auto split = split_address(address);
   if (!split) return;
   const Lookup found = look_up(split->host);
-  const bool beyond =
-      found.addresses.empty() || !std::all_of(found.addresses.begin(), found.addresses.end(), is_loopback);
+  const bool beyond = !all_loopback(found.addresses);
   for (const bool v6 : {false, true}) {
     const bool named = std::any_of(found.addresses.begin(), found.addresses.end(),
                                    [v6](const std::string& a) { return (a.find(':') != std::string::npos) == v6; });
@@ -169,7 +166,7 @@ std::vector<Finding> why_not(const Call& call, const Facts& own) {
                    fmt::format("give rank 0's address as a number, or enter '{}' in /etc/hosts or DNS", name.name)});
     return out;
   }
-  if (std::all_of(name.addresses.begin(), name.addresses.end(), is_loopback)) {
+  if (all_loopback(name.addresses)) {
     out.push_back({"names", own.host, Verdict::fail,
                    fmt::format("'{}' resolves to {} here, which is this host itself, and rank 0 may be on another",
                                name.name, name.addresses[0]),

@@ -151,7 +151,8 @@ void PairFindings::bandwidth(const Flow& flow, const std::string& about) {
 // Where full buffers cannot make senders wait.
 std::string PairFindings::without_pause() const {
   std::string out;
-  for (const auto& [facts, address, name] : {std::tuple(&from_, &pair_.from_address, &from_name_), std::tuple(&to_, &pair_.to_address, &to_name_)}) {
+  for (const auto& [facts, address, name] :
+       {std::tuple(&from_, &pair_.from_address, &from_name_), std::tuple(&to_, &pair_.to_address, &to_name_)}) {
     const Interface* nic = interface_of(*facts, host_of(*address));
     if (nic && nic->pause == "off") out += fmt::format("; pause frames are off on {} of {}", nic->name, *name);
   }
@@ -161,8 +162,10 @@ std::string PairFindings::without_pause() const {
 void PairFindings::losses() {
   if (pair_.resent > kLossNote)
     add("retransmits", pair_.resent > kLossWarn ? Verdict::warn : Verdict::note,
-        fmt::format("{:.1f} % of TCP's segments were sent again during the test{}", pair_.resent * 100, without_pause()),
-        "losses: cable, transceiver, a switch whose buffers are full (pause frames: `ethtool -A DEVICE rx on tx on`, and on the switch), or a shaper",
+        fmt::format("{:.1f} % of TCP's segments were sent again during the test{}", pair_.resent * 100,
+                    without_pause()),
+        "losses: cable, transceiver, a switch whose buffers are full (pause frames: `ethtool -A DEVICE rx on tx on`, "
+        "and on the switch), or a shaper",
         from_name_);
 }
 

@@ -1,12 +1,13 @@
 #pragma once
 // What lies in shared memory, byte for byte. All ranks of a job run the same wire version, so that plain structs serve.
 //
-// What lies in a region (regions.h) stays there: the cell tells where, and a ticket, a counter like that of a slot, tells when the
-// receiver has read it.
+// What lies in a region (regions.h) stays there: the cell tells where, and a ticket, a counter like that of a slot,
+// tells when the receiver has read it.
 //
-// Outbox: one a rank, mapped by all its local peers. Slots hold segments that the owner sends; receivers read them in place
-// and count `readers` down. Lane pair: one a connection; each lane is a ring of cells that its sender fills and its receiver
-// empties. A cell carries the header, and the payload itself where that is small: 16 bytes share the header's cache line.
+// Outbox: one a rank, mapped by all its local peers. Slots hold segments that the owner sends; receivers read them in
+// place and count `readers` down. Lane pair: one a connection; each lane is a ring of cells that its sender fills and
+// its receiver empties. A cell carries the header, and the payload itself where that is small: 16 bytes share the
+// header's cache line.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -17,13 +18,14 @@ namespace tutti::transport::shm {
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kCells = 16;             // of a lane: as many messages may be under way
 inline constexpr std::uint32_t kInlineBytes = 208;      // payload of a cell
-inline constexpr std::uint32_t kSumBytes = 4;           // of a checksum, where there is one: the last of a cell's payload
+inline constexpr std::uint32_t kSumBytes = 4;  // of a checksum, where there is one: the last of a cell's payload
 inline constexpr std::uint32_t kNoSlot = ~0u;
 
 struct SlotClass {
   std::uint32_t bytes, count;
 };
-// Small ones for latency, large ones for bandwidth: two large slots in flight fit a second-level cache. Untouched slots cost nothing.
+// Small ones for latency, large ones for bandwidth: two large slots in flight fit a
+// second-level cache. Untouched slots cost nothing.
 inline constexpr std::array<SlotClass, 2> kSlotClasses{{{4096, 16}, {65536, 32}}};
 inline constexpr std::uint32_t kGroup = 8;              // slots that get their pages together, when first needed
 static_assert(kSlotClasses[0].count % kGroup == 0 && kSlotClasses[1].count % kGroup == 0);
@@ -43,7 +45,7 @@ struct Outbox {
     std::atomic<std::uint32_t> readers;
   };
   std::array<Slot, kSlots + kTickets> slots;
-  std::atomic<std::int32_t> process, descriptor;        // by which others may find this memory, to see whether they find any
+  std::atomic<std::int32_t> process, descriptor;  // by which others may find this memory, to see whether they find any
 };
 inline constexpr std::size_t kOutboxHeader = (sizeof(Outbox) + 4095) / 4096 * 4096;
 
@@ -81,7 +83,8 @@ struct Lane {
 struct LanePair {
   alignas(kCacheLine) std::atomic<std::uint64_t> greeting[2];   // each side writes its own, and checks the other's
   Lane lanes[2];                                                // [0] from the side that opened the connection
-  alignas(kCacheLine) std::atomic<std::uint32_t> reads_in_place[2];   // each side its own: it can map the other's regions
+  alignas(
+      kCacheLine) std::atomic<std::uint32_t> reads_in_place[2];  // each side its own: it can map the other's regions
 };
 inline constexpr std::uint64_t kGreeting[2] = {0x7475747469206869ull, 0x7475747469206f6bull};
 

@@ -1,6 +1,7 @@
 #pragma once
-// Regions: memory of this process that ranks of the same host may map and read in place. One table a process; any thread. A region
-// is a memfd: peers open it by /proc/PID/fd, and its first page says whether it is the one that was meant.
+// Regions: memory of this process that ranks of the same host may map and read in place. One table a process; any
+// thread. A region is a memfd: peers open it by /proc/PID/fd, and its first
+// page says whether it is the one that was meant.
 #include <tutti/status.h>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 // ShmTransport: segments between ranks of one host through shared memory. A small message is written into a cell of its
-// lane, a larger one into a slot of the sender's outbox, from which receivers reduce or copy in place. Knows only pairs that
-// have been joined by a Unix socket, which also tells when the peer's process ends.
+// lane, a larger one into a slot of the sender's outbox, from which receivers reduce or copy in place. Knows only pairs
+// that have been joined by a Unix socket, which also tells when the peer's process ends.
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -19,7 +19,8 @@ class ShmConnection;
 
 struct ShmOptions {
   std::uint64_t segment_bytes = 0;   // upper limit; 0: by message size
-  std::uint64_t large_slot_bytes = std::uint64_t(kSlotClasses[1].count) * kSlotClasses[1].bytes;   // all together; one group at least
+  std::uint64_t large_slot_bytes =
+      std::uint64_t(kSlotClasses[1].count) * kSlotClasses[1].bytes;  // all together; one group at least
   bool check = false;                // checksums of cells and slots; both ends alike
 };
 
@@ -29,8 +30,8 @@ class ShmTransport final : public Transport, private LeaseHolder {
   ShmTransport(Loop& loop, Listener& listener, ShmOptions options = {});
   ~ShmTransport();
 
-  // Joins a local peer over a connected, authenticated Unix stream (kept open until the end). Asynchronous: both sides call
-  // it, exactly one with `opener`; on_ready comes from Loop::run. network, out_of_resources, or unsupported where
+  // Joins a local peer over a connected, authenticated Unix stream (kept open until the end). Asynchronous: both sides
+  // call it, exactly one with `opener`; on_ready comes from Loop::run. network, out_of_resources, or unsupported where
   // descriptors cannot be passed.
   void connect(int peer, std::unique_ptr<Stream> stream, bool opener, OnReady on_ready);
 

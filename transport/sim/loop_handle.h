@@ -1,6 +1,6 @@
 #pragma once
-// A process's loop for code that wants to own its loop: forwards everything. The loop itself stays the world's, which must
-// outlive this.
+// A process's loop for code that wants to own its loop: forwards everything. The loop itself stays the world's, which
+// must outlive this.
 #include <memory>
 #include <utility>
 

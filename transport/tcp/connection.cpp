@@ -16,7 +16,8 @@ std::uint32_t Shared::credit_window() const {
 std::size_t Shared::segment_bytes(std::uint64_t message_bytes) const {
   constexpr std::size_t kSegmentBytes = 256 << 10;        // measured by perf/transport/tcp_ladder
   constexpr std::size_t kSmallest = 1 << 10;
-  const std::size_t large = std::clamp(options.segment_bytes ? options.segment_bytes : kSegmentBytes, kSmallest, kMaxPayload);
+  const std::size_t large =
+      std::clamp(options.segment_bytes ? options.segment_bytes : kSegmentBytes, kSmallest, kMaxPayload);
   // A few segments more where a message has few: the first may go before its grant, and they overlap.
   return message_bytes <= 2 * large ? std::min(large, options.eager_bytes) : large;
 }
@@ -116,7 +117,8 @@ Status TcpConnection::end() {
 }
 
 Status TcpConnection::why_broken() const {
-  return Status(Code::peer_lost, fmt::format("tcp {}: the connection is broken: {}", description_, last_failure_), peer_);
+  return Status(Code::peer_lost, fmt::format("tcp {}: the connection is broken: {}", description_, last_failure_),
+                peer_);
 }
 
 Repairs TcpConnection::repairs() const {

@@ -40,8 +40,8 @@ class TcpConnection final : public Connection {
   // Whether the next poll has something to do that no socket will announce.
   bool restless() const;
   bool wants_poll() const;
-  // Takes failed sockets out, into `buried` (they may be on the transport's lists still). True: that was the last one, which
-  // stays where the connection cannot go on.
+  // Takes failed sockets out, into `buried` (they may be on the transport's lists still). True: that was the last one,
+  // which stays where the connection cannot go on.
   bool bury(std::vector<std::unique_ptr<TcpSocket>>& buried);
   // Without a socket, waiting for one.
   bool broken() const { return !over_ && sockets_.empty(); }

@@ -31,10 +31,11 @@ enum class FrameType : std::uint8_t {
 };
 
 enum FrameFlag : std::uint8_t {
-  kEager = 1,     // sent on credit, without a grant
-  kHasCrc = 2,    // payload_crc is set
-  kWantAck = 4,   // the sender keeps its source until acknowledged, and nothing follows soon; on an ack: it wants one, too
-  kRequested = 8, // a request for its message is out and not answered
+  kEager = 1,   // sent on credit, without a grant
+  kHasCrc = 2,  // payload_crc is set
+  kWantAck =
+      4,  // the sender keeps its source until acknowledged, and nothing follows soon; on an ack: it wants one, too
+  kRequested = 8,  // a request for its message is out and not answered
 };
 
 struct Frame {

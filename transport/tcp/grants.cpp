@@ -102,7 +102,8 @@ void Grants::consumed(const MessageKey& key, std::uint64_t message_bytes, std::u
     return;
   }
   if (message.window == 0 || message.told == message.bytes) return;
-  const std::uint64_t segment = shared_.segment_bytes(message.bytes), next = std::min(message.bytes, message.consumed + message.window);
+  const std::uint64_t segment = shared_.segment_bytes(message.bytes),
+                      next = std::min(message.bytes, message.consumed + message.window);
   if (next < message.bytes && next - message.told < std::max(segment, message.window / 2)) return;
   if (next == message.told) return;
   message.told = next;

@@ -1,8 +1,9 @@
 #pragma once
-// Grants: how far a peer may send the messages that are too long to go on credit. What is granted has its memory set aside,
-// so that no segment ever has to be refused or waited with: a message whose bytes all have their place at the receiver's
-// is granted whole; others get a window that moves on as their segments are consumed. Messages that cannot be consumed yet
-// get windows from a part of the memory that is kept for them, if there is some: the wire need not rest until they can.
+// Grants: how far a peer may send the messages that are too long to go on credit. What is granted has its memory set
+// aside, so that no segment ever has to be refused or waited with: a message whose bytes all have their place at the
+// receiver's is granted whole; others get a window that moves on as their segments are consumed. Messages that cannot
+// be consumed yet get windows from a part of the memory that is kept for them, if there is some: the wire need not rest
+// until they can.
 //
 // All connections of a transport share one budget. Beyond it every connection may have the earliest message of each
 // communicator that is expected on it, by one segment: whatever later ones hold, the oldest operation goes on.

@@ -42,7 +42,11 @@ AckBits ArrivalWindow::bits() const {
 }
 
 Incoming::Incoming(Shared& shared, TcpConnection& connection, int peer)
-    : shared_(shared), connection_(connection), peer_(peer), eager_told_(shared.initial_credit()), grants_(shared, connection.out()) {}
+    : shared_(shared),
+      connection_(connection),
+      peer_(peer),
+      eager_told_(shared.initial_credit()),
+      grants_(shared, connection.out()) {}
 
 void Incoming::nonsense(TcpSocket& socket, const char* what) {
   socket.failure = Status(Code::network, fmt::format("{}: {}", socket.addresses, what));
@@ -96,7 +100,8 @@ std::size_t Incoming::read_in_place(TcpSocket& socket) {
   return result.bytes;
 }
 
-// The socket is empty, and the segment is not whole: what comes next is the wire's doing. Sockets of one connection share it.
+// The socket is empty, and the segment is not whole: what comes next is the
+// wire's doing. Sockets of one connection share it.
 void Incoming::time(Arrival& arrival, std::size_t bytes) {
   const TimePoint now = shared_.clock->now();
   if (const TimePoint since = std::exchange(arrival.emptied, now); since != TimePoint{}) {
@@ -274,7 +279,8 @@ void Incoming::abandon(std::uint32_t communicator) {
   grants_.abandon(communicator);
   for (const auto& socket : connection_.sockets()) {
     Arrival& arrival = socket->arrival;
-    if (!arrival.active || !arrival.into || arrival.landing || arrival.frame.segment.key.communicator != communicator) continue;
+    if (!arrival.active || !arrival.into || arrival.landing || arrival.frame.segment.key.communicator != communicator)
+      continue;
     arrival.sink = std::make_unique<std::byte[]>(arrival.frame.segment.bytes);
     arrival.into = arrival.sink.get();
   }
@@ -298,7 +304,8 @@ void Incoming::released(const Landing& landing) { consumed(landing.frame); }
 // Its credit, or its part of a grant, is free again.
 void Incoming::consumed(const Frame& frame) {
   const SegmentHeader& segment = frame.segment;
-  if (segment.message_bytes > shared_.options.eager_bytes) grants_.consumed(segment.key, segment.message_bytes, segment.bytes);
+  if (segment.message_bytes > shared_.options.eager_bytes)
+    grants_.consumed(segment.key, segment.message_bytes, segment.bytes);
   if (!(frame.flags & kEager)) return;
   eager_consumed_ += credit_cost(segment.bytes);
   note_credit();
@@ -316,7 +323,8 @@ void Incoming::control(TcpSocket& socket, const Frame& frame) {
       return;
     }
     case FrameType::grant:
-      if (!connection_.out().granted(segment.key, segment.offset)) connection_.fail("the peer grants messages without end");
+      if (!connection_.out().granted(segment.key, segment.offset))
+        connection_.fail("the peer grants messages without end");
       return;
     case FrameType::request:
       if (requests_.size() >= kMaxRequests) return nonsense(socket, "requests without end");
@@ -342,7 +350,8 @@ void Incoming::answer(const MessageKey& key) {
   requests_.erase(at);
   ++shared_.counters.grants_out;
   answered_bytes_ += message_bytes;
-  connection_.out().send_control(FrameType::grant, {.key = key, .offset = message_bytes, .message_bytes = message_bytes});
+  connection_.out().send_control(FrameType::grant,
+                                 {.key = key, .offset = message_bytes, .message_bytes = message_bytes});
 }
 
 // The peer has no credit for these messages: grants those that are expected here.

@@ -1,6 +1,7 @@
 #pragma once
-// Memory for segments that arrive before anybody has a place for them. How many come is bounded by what their senders were
-// granted (grants.h) or have credit for. Size classes are powers of two; returned buffers are kept for the next taker, the most recently used first.
+// Memory for segments that arrive before anybody has a place for them. How many come is bounded by what their senders
+// were granted (grants.h) or have credit for. Size classes are powers of two; returned buffers are kept for the next
+// taker, the most recently used first.
 #include <array>
 #include <cstddef>
 #include <cstdint>

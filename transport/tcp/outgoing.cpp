@@ -73,7 +73,8 @@ bool Outgoing::admit(const SegmentHeader& header, std::uint8_t& flags) {
   const MessageKey key = as_it_travels(header.key);
   auto leave = leaves_.end();
   if (!leaves_.empty() || !may_be_eager) leave = leaves_.find(key);
-  if (leave != leaves_.end() && leave->second.state == Leave::granted && header.offset + header.bytes <= leave->second.until) {
+  if (leave != leaves_.end() && leave->second.state == Leave::granted &&
+      header.offset + header.bytes <= leave->second.until) {
     if (last) {
       leaves_.erase(leave);
       finished_[finished_count_++ % kFinished] = key;
@@ -258,7 +259,8 @@ void Outgoing::retire(OutFrame* frame) {
 
 void Outgoing::abandon(std::uint32_t communicator) {
   const auto adopt = [&](OutFrame& frame) {
-    if (frame.copied || frame.frame.type != FrameType::data || frame.frame.segment.key.communicator != communicator) return;
+    if (frame.copied || frame.frame.type != FrameType::data || frame.frame.segment.key.communicator != communicator)
+      return;
     frame.adopted.assign(frame.payload, frame.payload + frame.frame.segment.bytes);
     frame.payload = frame.adopted.data();
     frame.copied = true;

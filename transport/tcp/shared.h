@@ -16,7 +16,7 @@ namespace tutti::transport::tcp {
 class TcpConnection;
 
 struct TcpOptions {
-  bool resumable = false;                       // Listener::on_broken, rather than on_lost, where the last socket is gone
+  bool resumable = false;  // Listener::on_broken, rather than on_lost, where the last socket is gone
   bool crc = true;                              // checksum of payloads; headers always have one
   std::size_t segment_bytes = 0;                // of large messages; 0: kSegmentBytes
   std::size_t eager_bytes = 64 << 10;           // messages up to this need no grant, and are copied: Sent::done
@@ -36,8 +36,9 @@ struct TcpCounters {
   std::uint64_t sockets_lost = 0;
 };
 
-// How fast the wire brought bytes while it was what one waited for: in the middle of a segment, from one look that emptied
-// the socket to the next that did. So neither a late receiver nor a sender that has nothing, nor one without a grant, counts.
+// How fast the wire brought bytes while it was what one waited for: in the middle of a segment, from one look that
+// emptied the socket to the next that did. So neither a late receiver nor a sender
+// that has nothing, nor one without a grant, counts.
 struct Service {
   std::uint64_t bytes = 0, nanoseconds = 0;
 };

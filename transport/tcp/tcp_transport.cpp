@@ -117,7 +117,8 @@ bool TcpTransport::resume(int peer, std::vector<std::unique_ptr<Stream>> streams
   TcpConnection* connection = find(peer);
   if (!connection || !connection->can_resume()) return false;
   for (const auto& socket : connection->sockets())
-    if (socket->failure.ok()) socket->failure = Status(Code::network, socket->addresses + ": replaced by a new connection");
+    if (socket->failure.ok())
+      socket->failure = Status(Code::network, socket->addresses + ": replaced by a new connection");
   connection->bury(buried_);
   if (!polling_) bury_dead();
   for (auto& stream : streams) add_socket(peer, std::move(stream));
@@ -166,7 +167,9 @@ bool TcpTransport::drained() const {
   return true;
 }
 
-std::size_t TcpTransport::segment_bytes(std::uint64_t message_bytes) const { return shared_.segment_bytes(message_bytes); }
+std::size_t TcpTransport::segment_bytes(std::uint64_t message_bytes) const {
+  return shared_.segment_bytes(message_bytes);
+}
 
 bool TcpTransport::poll() {
   TUTTI_CHECK(!polling_);

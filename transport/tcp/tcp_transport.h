@@ -30,8 +30,8 @@ class TcpTransport final : public Transport {
   Connection* connect(int peer, std::vector<std::unique_ptr<Stream>> sockets);
   // One more socket for a connection that is not lost. False: it is, or never was.
   bool add_socket(int peer, std::unique_ptr<Stream> socket);
-  // For a connection that is not lost: new sockets in place of those that it has, if any; the peer gives them up, too. Goes on from
-  // the last acknowledged segments. False: it is lost, or never was.
+  // For a connection that is not lost: new sockets in place of those that it has, if any; the peer gives them up, too.
+  // Goes on from the last acknowledged segments. False: it is lost, or never was.
   bool resume(int peer, std::vector<std::unique_ptr<Stream>> sockets);
   bool connected(int peer) const;
   bool broken(int peer) const;                        // connected, but has no socket
