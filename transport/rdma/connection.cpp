@@ -494,9 +494,8 @@ void RdmaConnection::take_glanced() {
 
 bool RdmaConnection::tell_sent() {
   if (sent_.empty()) return false;
-  std::vector<std::uint64_t> tokens;
-  tokens.swap(sent_);
-  for (const std::uint64_t token : tokens) shared_.listener.on_sent(peer_, token);
+  for (std::size_t i = 0; i < sent_.size(); ++i) shared_.listener.on_sent(peer_, sent_[i]);      // which may end this connection
+  sent_.clear();
   return true;
 }
 

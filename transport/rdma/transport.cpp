@@ -437,9 +437,9 @@ bool VerbsTransport::poll() {
   any |= poll_sockets();
   shared_.registrations.purge();
   std::erase_if(shared_.waiting, [](const auto& w) { return w.grants->admit(w.id); });
-  std::vector<Link*> all;                 // callbacks may disconnect
-  for (const auto& [peer, link] : links_) all.push_back(link.get());
-  for (Link* link : all) any |= tend(*link);
+  tended_.clear();                        // callbacks may disconnect
+  for (const auto& [peer, link] : links_) tended_.push_back(link.get());
+  for (Link* link : tended_) any |= tend(*link);
   flush_ = false;
   polling_ = false;
   for (const auto& link : gone_) forget(*link);

@@ -91,6 +91,7 @@ class VerbsTransport final : public RdmaTransport {
   std::unordered_map<int, std::shared_ptr<Link>> links_;
   std::vector<std::shared_ptr<Link>> gone_;                 // disconnected inside poll()
   std::vector<ibv_wc> dispatched_;                          // inside poll()
+  std::vector<Link*> tended_;
   int joining_ = 0;
   bool polling_ = false;
   mutable bool flush_ = false;                              // somebody waits for drained()
