@@ -108,7 +108,11 @@ VerbsTransport::~VerbsTransport() {
 
 std::string VerbsTransport::used_devices() const {
   std::string out;
-  for (const auto& device : shared_.devices) out += (out.empty() ? "" : ", ") + describe(device->port(), shared_.options.gid_index);
+  for (const auto& device : shared_.devices) {
+    Port now = device->port();
+    if (!device->active()) now.state = "down now";
+    out += (out.empty() ? "" : ", ") + describe(now, shared_.options.gid_index);
+  }
   return out;
 }
 
