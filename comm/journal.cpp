@@ -12,6 +12,12 @@ namespace {
 
 constexpr std::uint64_t kLongWait = 20'000;   // ticks: 5 to 20 us
 
+template <std::size_t N>
+void put(char (&field)[N], std::string_view text) {
+  std::memset(field, 0, N);
+  std::memcpy(field, text.data(), std::min(text.size(), N - 1));
+}
+
 std::uint64_t payload_of(const Call& call) { return call.count * size_of(call.type); }
 
 Result<std::unique_ptr<record::Recorder>> open_first(const std::vector<std::string>& folders, bool own, const record::Identity& identity,
@@ -97,13 +103,19 @@ void Journal::joined(std::uint32_t communicator, int rank_count, int rank) {
   event(record::EventKind::joined, -1, communicator, 0, std::uint64_t(rank_count), std::uint64_t(rank));
 }
 
-void Journal::connected(int peer, const std::string& wire) {
+void Journal::connected(int peer, const std::string& wire, const std::string& description) {
   event(record::EventKind::connected, peer, 0, 0);
   record::PeerEntry* entry = recorder_ ? recorder_->peer(peer) : nullptr;
   if (!entry) return;
   entry->state = 1;
-  std::memset(entry->wire, 0, sizeof entry->wire);
-  std::memcpy(entry->wire, wire.data(), std::min(wire.size(), sizeof entry->wire - 1));
+  put(entry->wire, wire);
+  goes_by(peer, description);
+}
+
+// What its first word, the wire, does not say.
+void Journal::goes_by(int peer, const std::string& description) {
+  record::PeerEntry* entry = recorder_ ? recorder_->peer(peer) : nullptr;
+  if (entry) put(entry->way, std::string_view(description).substr(std::min(description.find(' '), description.size() - 1) + 1));
 }
 
 void Journal::lost(int peer) {

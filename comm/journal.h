@@ -64,7 +64,9 @@ class Journal {
 
   // Seldom.
   void joined(std::uint32_t communicator, int rank_count, int rank);
-  void connected(int peer, const std::string& wire);
+  // `description`: the connection's own.
+  void connected(int peer, const std::string& wire, const std::string& description);
+  void goes_by(int peer, const std::string& description);       // from now on
   void lost(int peer);
   void served(int peer, std::uint64_t bytes, std::uint64_t nanoseconds);
   void repaired(int peer, std::uint64_t frames, std::uint64_t segments);

@@ -88,8 +88,12 @@ void Engine::resume(int peer, bool dialler, std::vector<std::unique_ptr<Stream>>
     return rdma_->resume(peer, std::move(streams), dialler, [this, peer](const Status& status) {
       Peer& mended = peers_[std::size_t(peer)];
       mended.renewing = false;
-      if (status.ok() && mended.broken_since != TimePoint{}) journal_.mended(peer, loop_->now() - mended.broken_since, rdma_->sent_again(peer), false);
-      if (status.ok()) return log::info("{}: connected again: {}", describe(peer), wire(peer).connection->describe());
+      if (status.ok()) {
+        const std::string now = wire(peer).connection->describe();
+        if (mended.broken_since != TimePoint{}) journal_.mended(peer, loop_->now() - mended.broken_since, rdma_->sent_again(peer), false);
+        journal_.goes_by(peer, now);
+        return log::info("{}: connected again: {}", describe(peer), now);
+      }
       log::debug("{}: no new RDMA connection: {}", describe(peer), status.text());      // mend() tries again
     });
   }

@@ -15,6 +15,14 @@ namespace {
 constexpr std::size_t kLongestRequest = 1024;
 constexpr std::chrono::seconds kLimit{5};              // for a request and its answer
 
+// Of the devices' own: packets sent again by hardware are seen nowhere else.
+std::string port_metrics(const transport::RdmaTransport& rdma, int rank) {
+  std::string out;
+  for (const transport::rdma::PortError& error : rdma.port_errors())
+    out += sample("tutti_rdma_port_errors_total", fmt::format("rank=\"{}\",device=\"{}\",port=\"{}\",counter=\"{}\"", rank, error.device, error.port, error.name), double(error.count));
+  return out.empty() ? "" : metric_head("tutti_rdma_port_errors_total", "counter", "What the port's driver counts, of all that use it: the kernel's names.") + out;
+}
+
 }  // namespace
 
 Metrics::Metrics(Loop& loop, const std::string& where, int rank, int local_rank, std::function<std::string()> text) : loop_(loop), text_(std::move(text)) {
@@ -84,20 +92,22 @@ std::string metric(const char* name, const char* kind, const char* help, const s
 
 // What an engine counts.
 
-// By peer, of what was sent to it.
+// By peer: what it is reached by, and what was sent to it again.
 std::string Engine::link_metrics() const {
-  std::string frames, segments;
+  std::string frames, segments, ways;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const std::string labels = fmt::format("rank=\"{}\",peer=\"{}\"", world_rank_, i);
+    if (peers_[i].state == Peer::up) ways += sample("tutti_link_info", fmt::format("{},way=\"{}\"", labels, peers_[i].wire.connection->describe()), 1);
     if (by_rdma(int(i))) frames += sample("tutti_link_resent_frames_total", labels, double(rdma_->sent_again(int(i))));
     if (peers_[i].wire.transport != tcp_.get()) continue;
     const auto repairs = tcp_->repairs(int(i));
     frames += sample("tutti_link_resent_frames_total", labels, double(repairs.frames));
     segments += sample("tutti_link_retransmitted_segments_total", labels, double(repairs.segments));
   }
-  if (frames.empty()) return "";
-  return metric_head("tutti_link_resent_frames_total", "counter", "Frames sent again to that peer.") + frames +
-         metric_head("tutti_link_retransmitted_segments_total", "counter", "TCP segments that the kernel sent again to that peer.") + segments;
+  if (!ways.empty()) ways = metric_head("tutti_link_info", "gauge", "The wire to that peer, with its addresses or devices.") + ways;
+  if (frames.empty()) return ways;
+  if (!segments.empty()) segments = metric_head("tutti_link_retransmitted_segments_total", "counter", "TCP segments that the kernel sent again to that peer.") + segments;
+  return ways + metric_head("tutti_link_resent_frames_total", "counter", "Frames sent again to that peer.") + frames + segments;
 }
 
 std::string Engine::rdma_metrics() const {
@@ -114,7 +124,9 @@ std::string Engine::rdma_metrics() const {
          counter("tutti_rdma_arrivals_total", "Writes of peers.", rdma.arrivals) +
          counter("tutti_rdma_registrations_total", "Registrations of users' memory.", rdma.registrations) +
          counter("tutti_rdma_breaks_total", "Connections of which all queue pairs had failed.", rdma.breaks) +
-         counter("tutti_rdma_resent_total", "Writes sent again after that.", rdma.sent_again);
+         counter("tutti_rdma_rebuilt_queue_pairs_total", "Queue pairs made in place of those.", rdma.rebuilt) +
+         counter("tutti_rdma_over_sockets_total", "Times that a socket took their place, because no rail worked.", rdma.over_sockets) +
+         counter("tutti_rdma_resent_total", "Writes sent again after that.", rdma.sent_again) + port_metrics(*rdma_, world_rank_);
 }
 
 std::string Engine::metrics_text() const {

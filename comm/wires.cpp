@@ -130,7 +130,7 @@ void Engine::connected(int world_rank, Result<transport::Connection*> connection
   peer.wire = {*connection, &transport};
   peer.state = Peer::up;
   if (std::find(wires_.begin(), wires_.end(), &transport) == wires_.end()) wires_.push_back(&transport);
-  journal_.connected(world_rank, transport.name());
+  journal_.connected(world_rank, transport.name(), (*connection)->describe());
   log::debug("{}: {}", describe(world_rank), (*connection)->describe());
   for (const auto& [id, member] : members_) member->wire_up(world_rank, peer.wire);
 }

@@ -81,9 +81,10 @@ struct alignas(64) PeerEntry {
   std::uint32_t state;                              // 0 none, 1 connected, 2 lost
   std::uint64_t resent, retransmitted;              // to it: frames, by us; segments, by the kernel
   std::uint32_t mended;                             // so many times a broken link was made again
-  char wire[12];                                    // "shm", "tcp"
+  char wire[12];                                    // "shm", "tcp", "rdma"
+  char way[128];                                    // by which addresses or devices, as it is now; cut, ends with a zero
 };
-static_assert(sizeof(PeerEntry) == 64);
+static_assert(sizeof(PeerEntry) == 192);
 
 constexpr std::size_t file_bytes(std::uint32_t peers) {
   return kHeaderBytes + kOperations * sizeof(OperationEntry) + kEvents * sizeof(EventEntry) + peers * sizeof(PeerEntry);

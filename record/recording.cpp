@@ -118,7 +118,7 @@ std::vector<Peer> peers_of(std::span<const std::byte> bytes, std::uint32_t count
     std::memcpy(&entry, bytes.data() + i * sizeof entry, sizeof entry);
     if (entry.state == 0 && entry.waits == 0) continue;
     out.push_back({int(i), scale.span(entry.waited), entry.waits, entry.service_bytes, entry.service_nanoseconds, int(std::min(entry.state, 2u)),
-                   entry.resent, entry.retransmitted, entry.mended, text_of(entry.wire)});
+                   entry.resent, entry.retransmitted, entry.mended, text_of(entry.wire), text_of(entry.way)});
   }
   return out;
 }

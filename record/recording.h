@@ -42,7 +42,7 @@ struct Peer {
   int state = 0;
   std::uint64_t resent = 0, retransmitted = 0;     // to it: frames, by us; segments, by the kernel
   std::uint32_t mended = 0;                        // its link, so many times
-  std::string wire;
+  std::string wire, way;                           // "rdma", "mlx5_0:1 10.0.0.1 -> 10.0.0.2 (1 queue pair)"
 };
 
 struct Recording {

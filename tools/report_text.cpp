@@ -17,7 +17,7 @@ using record::Recording;
 using record::Story;
 
 constexpr std::size_t kMostChapters = 12;      // told in text: all that are not complete, of the others the last ones
-constexpr std::size_t kMostLinks = 8, kMostBreaks = 12;
+constexpr std::size_t kMostLinks = 8, kMostBreaks = 12, kMostWays = 12;
 
 std::string ranks_text(const Story& story, const std::vector<int>& ranks) {
   std::string out;
@@ -121,8 +121,24 @@ std::string repair_lines(const Story& story) {
   for (const Recording& r : story.ranks)
     for (const record::Peer& peer : r.peers)
       if (peer.resent || peer.retransmitted)
-        out += fmt::format("  rank {} -> rank {} ({}): {} frames by tutti, {} segments by the kernel\n", r.rank, peer.rank, peer.wire, peer.resent, peer.retransmitted);
+        out += fmt::format("  rank {} -> rank {} ({}): {} frames by tutti, {} segments by the kernel\n", r.rank, peer.rank, way_text(peer), peer.resent, peer.retransmitted);
   return out.empty() ? "" : "sent again:\n" + out;
+}
+
+// Addresses, devices and rails; those that broke most often first.
+std::string way_lines(const Story& story) {
+  std::vector<std::pair<int, const record::Peer*>> links;
+  for (const Recording& r : story.ranks)
+    for (const record::Peer& peer : r.peers)
+      if (!peer.way.empty()) links.emplace_back(r.rank, &peer);
+  std::stable_sort(links.begin(), links.end(), [](const auto& a, const auto& b) { return a.second->mended > b.second->mended; });
+  std::string out;
+  for (std::size_t i = 0; i < links.size() && i < kMostWays; ++i) {
+    const auto& [rank, peer] = links[i];
+    const std::string again = peer->mended ? fmt::format("; made again {} times", peer->mended) : "";
+    out += fmt::format("  rank {} -> rank {}: {}{}{}\n", rank, peer->rank, way_text(*peer), again, peer->state == 2 ? "; lost" : "");
+  }
+  return out.empty() ? "" : fmt::format("links over networks{}:\n{}", links.size() > kMostWays ? fmt::format(", {} of {}", kMostWays, links.size()) : "", out);
 }
 
 std::string link_lines(const Story& story) {
@@ -172,6 +188,8 @@ std::string speed_text(double rate) {
   return fmt::format("{:.3g} KB/s", rate / 1e3);
 }
 
+std::string way_text(const record::Peer& peer) { return peer.wire + (peer.way.empty() ? "" : " " + peer.way); }
+
 std::string rank_text(const Story& story, int rank) {
   const Recording* found = story.recording(rank);
   return found ? fmt::format("rank {} ({}, pid {})", rank, found->host, found->pid) : fmt::format("rank {}", rank);
@@ -218,7 +236,7 @@ std::string verdict_text(const Story& story, const Chapter& c) {
 std::string report_text(const Story& story) {
   const int rank_count = story.ranks.empty() ? 0 : story.ranks[0].rank_count;
   return fmt::format("job {:016x}, {} ranks, {} recorders\n", story.job, rank_count, story.ranks.size()) + rank_lines(story) + chapter_lines(story) +
-         straggler_lines(story) + break_lines(story) + repair_lines(story) + link_lines(story);
+         straggler_lines(story) + break_lines(story) + repair_lines(story) + way_lines(story) + link_lines(story);
 }
 
 std::string report_json(const Story& story) {
@@ -241,6 +259,10 @@ std::string report_json(const Story& story) {
     for (const record::Peer& peer : r.peers)
       if (peer.resent || peer.retransmitted)
         out["sent_again"].push_back({{"from", r.rank}, {"to", peer.rank}, {"wire", peer.wire}, {"frames", peer.resent}, {"segments", peer.retransmitted}});
+  out["ways"] = ordered_json::array();
+  for (const Recording& r : story.ranks)
+    for (const record::Peer& peer : r.peers)
+      if (peer.state > 0) out["ways"].push_back({{"from", r.rank}, {"to", peer.rank}, {"wire", peer.wire}, {"way", peer.way}, {"made_again", peer.mended}, {"lost", peer.state == 2}});
   out["operations"] = ordered_json::array();
   for (const Chapter& c : story.chapters) out["operations"].push_back(json_of(c, story));
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";

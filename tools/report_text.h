@@ -14,6 +14,8 @@ std::string report_json(const record::Story& story);
 std::string span_text(std::int64_t nanoseconds);
 // "1.2 GB/s"
 std::string speed_text(double bytes_per_second);
+// What a link goes by: "rdma mlx5_0:1 10.0.0.1 -> 10.0.0.2 (1 queue pair)"
+std::string way_text(const record::Peer& peer);
 // "rank 3 (host2, pid 4711)"
 std::string rank_text(const record::Story& story, int rank);
 // "waits for rank 3 (host2, pid 4711), which has not made the call"; empty when it is complete.

@@ -64,16 +64,24 @@ std::pair<std::uint64_t, std::uint64_t> repairs_since(const Recording* before, c
   return {now.resent, now.retransmitted};
 }
 
-// Its links over TCP, together; "-": there are none.
+// Its links over TCP and RDMA, together; "-": there are none.
 std::string repairs_of(const Recording* before, const Recording& now) {
   std::uint64_t sum = 0;
   bool any = false;
   for (const record::Peer& peer : now.peers) {
     const auto [frames, segments] = repairs_since(before, peer);
-    any |= peer.wire == "tcp";
+    any |= peer.wire == "tcp" || peer.wire == "rdma";
     sum += frames + segments;
   }
   return any ? fmt::format("{}", sum) : "-";
+}
+
+// What a link that was made again goes by: rails may have been left out, or a socket may have taken over.
+std::string now_by(const Story& story, const record::Break& last) {
+  const Recording* r = story.recording(last.rank);
+  for (const record::Peer& peer : r ? r->peers : std::vector<record::Peer>())
+    if (peer.rank == last.peer) return ", now " + way_text(peer);
+  return "";
 }
 
 std::string link_lines(const Story& before, const Story& now) {
@@ -81,12 +89,12 @@ std::string link_lines(const Story& before, const Story& now) {
   for (const Recording& r : now.ranks)
     for (const record::Peer& peer : r.peers) {
       const auto [frames, segments] = repairs_since(before.recording(r.rank), peer);
-      if (frames + segments) out += fmt::format("link rank {} -> rank {}: sent again {} frames by tutti, {} segments by the kernel\n", r.rank, peer.rank, frames, segments);
+      if (frames + segments) out += fmt::format("link rank {} -> rank {} ({}): sent again {} frames by tutti, {} segments by the kernel\n", r.rank, peer.rank, way_text(peer), frames, segments);
     }
   if (now.breaks.size() > before.breaks.size()) {
     const record::Break& last = now.breaks.back();
     out += fmt::format("link rank {} -> rank {} {}{}\n", last.rank, last.peer, last.silent ? "fell silent" : "broke",
-                       last.mended_at ? ", was made again after " + span_text(last.mended_at - last.at) : ", is not made again yet");
+                       last.mended_at ? ", was made again after " + span_text(last.mended_at - last.at) + now_by(now, last) : ", is not made again yet");
   }
   return out;
 }

@@ -71,6 +71,11 @@ std::optional<Range> range_of(const std::byte* data, std::size_t bytes) {
   return range;
 }
 
+bool of_gpu(const std::byte* data, std::size_t bytes) {
+  const auto range = range_of(data, bytes);
+  return range && range->of_gpu;
+}
+
 bool lives(std::uint64_t token) {
   const std::shared_lock held(table().mutex);
   return table().tokens.contains(token);

@@ -23,6 +23,8 @@ Status add_range(const std::byte* data, std::size_t bytes, bool fresh = false, b
 bool drop_range(const std::byte* data);
 // The one that all these bytes are in. Some 50 ns; 1 ns while there are none.
 std::optional<Range> range_of(const std::byte* data, std::size_t bytes);
+// Whether they are in one of a GPU.
+bool of_gpu(const std::byte* data, std::size_t bytes);
 bool lives(std::uint64_t token);
 // How many have been dropped so far.
 std::uint64_t dropped_ranges();

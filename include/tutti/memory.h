@@ -16,7 +16,7 @@ void deallocate(void* memory);
 
 // Says that these bytes stay mapped until unregister_memory(): RDMA then moves them without a copy, once it has registered them with its
 // devices (at first use; the pages are locked from then on). What allocate() gives needs none of it. Any thread. invalid_argument: no
-// bytes, or some are registered or allocated by tutti already.
+// bytes, or some are registered or allocated by tutti already. Memory of a GPU needs none of it: operations on streams take it as it is.
 Status register_memory(void* memory, std::size_t bytes);
 
 // No operation may be using it. invalid_argument: nothing was registered at that address.

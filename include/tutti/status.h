@@ -61,6 +61,7 @@ class [[nodiscard]] Result {
   const T& value() const& { return require(), *value_; }
   T&& value() && { return require(), std::move(*value_); }
   T& operator*() & { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
   const T& operator*() const& { return value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }

@@ -109,70 +109,136 @@ TEST(GpuDirect, DistancesAreReadFromThePathsOfTheBus) {
   EXPECT_EQ(distance_between(root + "0000:3b:00.0", "", false), Distance::unknown);
 }
 
-// Between the memories of two GPUs, with no byte copied on the way.
+// Of messages into a GPU's memory.
 class GpuListener final : public transport::Listener {
  public:
   std::byte* landing(int, const transport::SegmentHeader&) override { return nullptr; }
   void on_segment(int, const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease) override {
-    EXPECT_EQ(data, place + header.offset);
-    got += header.bytes;
+    if (header.call == 0) {
+      EXPECT_EQ(data, place + header.offset);
+      got += header.bytes;
+    } else {
+      ++refused;
+    }
     lease.release();
   }
   void on_sent(int, std::uint64_t) override { ++sent; }
   void on_damaged(int, const transport::SegmentHeader&) override { ADD_FAILURE(); }
   void on_lost(int, const Status& why) override { ADD_FAILURE() << why.text(); }
   std::byte* place = nullptr;
-  std::uint64_t got = 0, sent = 0;
+  std::uint64_t got = 0, sent = 0, refused = 0;
 };
 
 class GpuPair final : private FakeFabric, public RdmaPair {
  public:
-  GpuPair(transport::Listener& a, transport::Listener& b, std::span<twin::TwinDevice* const> gpus) {
+  GpuPair(transport::Listener& a, transport::Listener& b, std::span<twin::TwinDevice* const> gpus, const RdmaOptions& options = {}) {
     foreign = [gpus](const std::byte* data, std::size_t bytes) {
       for (auto* gpu : gpus)
         if (std::byte* at = gpu->reached_by_devices(data, bytes)) return at;
       return static_cast<std::byte*>(nullptr);
     };
     for (int side = 0; side < 2; ++side) add_rail(side, 0);
-    make(0, verbs(0), a, {});
-    make(1, verbs(1), b, {});
+    make(0, verbs(0), a, options);
+    make(1, verbs(1), b, options);
     for (int side = 0; side < 2; ++side) rdma(side).use_gpu(*gpus[std::size_t(side)]);
     TUTTI_CHECK(join());
   }
+  FakeFabric& fabric() { return *this; }
+  std::uint64_t copied() { return rdma(0).counters().copied_out + rdma(1).counters().copied_in; }
 
  private:
   bool deliver() override { return FakeFabric::deliver(); }
 };
 
-TEST(GpuDirect, AMessageGoesFromOneGpuToTheOther) {
-  constexpr std::uint64_t kBytes = 3000008;
-  twin::TwinDevice from_gpu(1), to_gpu(2);
-  twin::TwinDevice* const gpus[] = {&from_gpu, &to_gpu};
+// Memory of two GPUs, registered, and what is sent from the one to the other.
+struct TwoGpus {
+  static constexpr std::uint64_t kBytes = 3000008;
+  twin::TwinDevice from_gpu{1}, to_gpu{2};
+  twin::TwinDevice* const gpus[2] = {&from_gpu, &to_gpu};
   std::byte* const from = *from_gpu.allocate(kBytes);
   std::byte* const to = *to_gpu.allocate(kBytes);
-  std::vector<std::byte> bytes(kBytes);
-  transport::conformance::Content(0, {1, 1, 0}).fill(bytes);
-  from_gpu.write(from, bytes);
-  ASSERT_TRUE(transport::add_range(from, kBytes, false, true).ok() && transport::add_range(to, kBytes, false, true).ok());
-  {
-    GpuListener a, b;
-    GpuPair pair(a, b, gpus);
+  std::vector<std::byte> bytes = std::vector<std::byte>(kBytes);
+  GpuListener a, b;
+  TwoGpus() {
     b.place = to;
-    transport::SegmentHeader message{.key = {1, 1, 0}, .message_bytes = kBytes};
+    EXPECT_TRUE(transport::add_range(from, kBytes, false, true).ok() && transport::add_range(to, kBytes, false, true).ok());
+  }
+  ~TwoGpus() { EXPECT_TRUE(transport::drop_range(from) && transport::drop_range(to)); }
+  // A message of other bytes.
+  void begin(GpuPair& pair, std::uint32_t operation) {
+    message = {.key = {1, operation, 0}, .message_bytes = kBytes};
+    transport::conformance::Content(0, message.key).fill(bytes);
+    from_gpu.write(from, bytes);
+    offset = b.got = 0;
     pair.connection(1).expect(message, transport::Readiness::lands, to);
-    std::uint64_t offset = 0, idle = 0;
-    for (; b.got < kBytes && idle < 100000; ++idle) {
+  }
+  // Until so much has arrived.
+  bool move(GpuPair& pair, std::uint64_t until) {
+    for (int idle = 0; b.got < until && idle < 100000; ++idle) {
       transport::SegmentHeader segment = message;
       segment.offset = offset;
       segment.bytes = std::uint32_t(std::min<std::uint64_t>(pair.transport(0).segment_bytes(kBytes), kBytes - offset));
       if (segment.bytes && pair.connection(0).send(segment, from + offset, 1) != transport::Sent::again) offset += segment.bytes;
       pair.step();
     }
-    ASSERT_EQ(b.got, kBytes);
-    EXPECT_EQ(pair.rdma(0).counters().copied_out + pair.rdma(1).counters().copied_in, 0u);
+    return b.got >= until;
   }
-  EXPECT_EQ(to_gpu.read(to, kBytes), bytes);
-  EXPECT_TRUE(transport::drop_range(from) && transport::drop_range(to));
+  bool right() { return to_gpu.read(to, kBytes) == bytes; }
+  transport::SegmentHeader message;
+  std::uint64_t offset = 0;
+};
+
+TEST(GpuDirect, AMessageGoesFromOneGpuToTheOther) {
+  TwoGpus two;
+  GpuPair pair(two.a, two.b, two.gpus);
+  two.begin(pair, 1);
+  ASSERT_TRUE(two.move(pair, two.kBytes));
+  EXPECT_EQ(pair.copied(), 0u);
+  EXPECT_TRUE(two.right());
+}
+
+// No rail is left in the middle of a message: the rest goes over a socket, which reaches no GPU, and later ones by the device again.
+TEST(GpuDirect, ASocketTakesOver) {
+  TwoGpus two;
+  GpuPair pair(two.a, two.b, two.gpus, {.resumable = true, .socket_after = Nanoseconds(0)});
+  two.begin(pair, 1);
+  ASSERT_TRUE(two.move(pair, two.kBytes / 4));
+  pair.fabric().set_port(0, false);
+  ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+  EXPECT_THAT(pair.connection(0).describe(), HasSubstr("over a socket"));
+  const std::uint64_t before = two.b.got;
+  ASSERT_LT(before, two.kBytes);
+  ASSERT_TRUE(two.move(pair, two.kBytes));
+  EXPECT_TRUE(two.right());
+  EXPECT_GE(pair.copied(), 2 * (two.kBytes - before));
+  two.begin(pair, 2);
+  ASSERT_TRUE(two.move(pair, two.kBytes));
+  EXPECT_TRUE(two.right());
+
+  pair.fabric().set_port(0, true);
+  ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+  const std::uint64_t copied = pair.copied();
+  two.begin(pair, 3);
+  ASSERT_TRUE(two.move(pair, two.kBytes));
+  EXPECT_EQ(pair.copied(), copied);
+  EXPECT_TRUE(two.right());
+}
+
+// What the receiver has granted is of another call: the sender says so, and does not read the GPU's memory for it.
+TEST(GpuDirect, AMessageOfAnotherCallIsRefused) {
+  TwoGpus two;
+  GpuPair pair(two.a, two.b, two.gpus);
+  two.begin(pair, 1);
+  transport::SegmentHeader other = two.message;
+  other.call = 7;
+  other.bytes = 100000;
+  transport::Sent sent = transport::Sent::again;
+  for (int i = 0; i < 1000 && two.b.refused == 0; ++i) {
+    if (sent == transport::Sent::again) sent = pair.connection(0).send(other, two.from, 1);
+    pair.step();
+  }
+  EXPECT_EQ(two.b.refused, 1u);
+  EXPECT_EQ(two.b.got, 0u);
 }
 
 }  // namespace

@@ -70,6 +70,7 @@ TEST(Metrics, APortServesPrometheusText) {
     EXPECT_GT(value_of(text, "tutti_memory_bytes"), 1000);
     const std::string link = "{rank=\"" + std::to_string(rank) + "\",peer=\"" + std::to_string(1 - rank) + "\"} ";
     EXPECT_THAT(text, HasSubstr("\ntutti_link_resent_frames_total" + link));
+    EXPECT_THAT(text, testing::ContainsRegex("\ntutti_link_info.rank=\"[01]\",peer=\"[01]\",way=\"tcp [0-9.:]+ -> [0-9.:]+ [^\"]*\". 1\n"));
     EXPECT_THAT(text, HasSubstr("\ntutti_link_retransmitted_segments_total" + link));
     // Each value is told of.
     std::istringstream lines(text.substr(text.find("\r\n\r\n") + 4));
@@ -77,7 +78,7 @@ TEST(Metrics, APortServesPrometheusText) {
     while (std::getline(lines, help) && std::getline(lines, type) && std::getline(lines, value)) {
       EXPECT_THAT(help, testing::StartsWith("# HELP tutti_"));
       EXPECT_THAT(type, testing::MatchesRegex("# TYPE tutti_[a-z_]+ (counter|gauge)"));
-      EXPECT_THAT(value, testing::MatchesRegex("tutti_[a-z_]+\\{rank=\"[0-9]+\"(,peer=\"[0-9]+\")?\\} [0-9.e+]+"));
+      EXPECT_THAT(value, testing::MatchesRegex("tutti_[a-z_]+\\{rank=\"[0-9]+\"(,peer=\"[0-9]+\")?(,way=\"[^\"]+\")?\\} [0-9.e+]+"));
     }
   }
   EXPECT_THAT(ask_port(port, "GET /secrets HTTP/1.1\r\n\r\n"), testing::StartsWith("HTTP/1.0 404"));

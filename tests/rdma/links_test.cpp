@@ -1,7 +1,8 @@
-// Links of the emulated machine that fail while messages are on their way, over the kernel's own verbs.
+// Links of the emulated machine that fail while messages are on their way, and memory that comes and goes, over the kernel's own verbs.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "tests/rdma/soft_pair.h"
@@ -31,7 +32,8 @@ struct Soft {
   End a{0}, b{1};
   SoftPair pair;
   std::uint32_t operation = 0;
-  Soft(const RdmaOptions& options, bool both_rails) : pair(a, b, options, both_rails) {
+  Soft(const RdmaOptions& options, bool both_rails, bool registered = false) : pair(a, b, options, both_rails) {
+    if (registered) register_memory_of(a), register_memory_of(b);
     a.attach(pair);
     b.attach(pair);
   }
@@ -39,12 +41,12 @@ struct Soft {
     a.drop_held();
     b.drop_held();
   }
+  void exchange_one(std::uint64_t bytes) {
+    const MessageKey key{1, ++operation, 0};
+    for (End* end : {&a, &b}) end->send(key, bytes), end->receive(key, bytes);
+  }
   void exchange(int messages, std::uint64_t bytes) {
-    for (int k = 0; k < messages; ++k) {
-      const MessageKey key{1, ++operation, 0};
-      const std::uint64_t size = k % 3 == 0 ? bytes : bytes % 7001;
-      for (End* end : {&a, &b}) end->send(key, size), end->receive(key, size);
-    }
+    for (int k = 0; k < messages; ++k) exchange_one(k % 3 == 0 ? bytes : bytes % 7001);
   }
   bool finished() const { return a.all_sent() && b.all_sent() && a.all_received() && b.all_received(); }
   bool broken() { return pair.rdma(0).broken(7) || pair.rdma(1).broken(7); }
@@ -114,6 +116,36 @@ TEST(SoftRdmaLinks, LossAndDelay) {
   soft.exchange(12, 60000);
   EXPECT_TRUE(soft.run_until([&] { return soft.finished() || soft.broken(); }));
   EXPECT_TRUE(soft.finished());
+}
+
+// By the kernel's own account.
+std::uint64_t pinned_bytes() {
+  std::ifstream lines("/proc/self/status");
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("VmPin:")) return 1024 * std::stoull(line.substr(6));
+  return 0;
+}
+
+// Each message has memory of its own, which is registered when it is first met and let go when it is gone.
+TEST(SoftRdmaMemory, RegistrationsComeAndGo) {
+  constexpr std::uint64_t kMostBytes = 52000;
+  constexpr int kRounds = 40, kMessages = 8;
+  Soft soft({}, false, true);
+  const std::uint64_t before = pinned_bytes();
+  ASSERT_GT(before, 0u);
+  std::uint64_t most = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (int k = 0; k < kMessages; ++k) soft.exchange_one(kMostBytes - std::uint64_t(k * 4000 + round * 100));
+    ASSERT_TRUE(soft.run_until([&] { return soft.finished(); })) << "round " << round;
+    most = std::max(most, pinned_bytes() - before);
+  }
+  for (const int side : {0, 1}) {
+    EXPECT_GE(soft.pair.rdma(side).counters().registrations, 2u * kRounds * kMessages);
+    EXPECT_EQ(soft.pair.rdma(side).counters().copied_out + soft.pair.rdma(side).counters().copied_in, 0u);
+  }
+  EXPECT_GT(most, kMostBytes);
+  EXPECT_LT(most, 2u * 130 * (kMostBytes + 2 * 4096));       // Registrations::kMost on each side
+  EXPECT_FALSE(soft.a.lost || soft.b.lost);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -126,6 +127,40 @@ TEST(Report, TellsOfLinksThatBrokeAndOfWhatWasSentAgain) {
   EXPECT_EQ(json["sent_again"][0]["segments"], 17);
 }
 
+TEST(Report, TellsWhatLinksGoBy) {
+  Job job;
+  const auto goes_by = [&](int from, int to, const char* wire, const char* way, unsigned mended) {
+    record::PeerEntry& peer = *job.tapes[std::size_t(from)]->recorder->peer(to);
+    peer.state = 1, peer.mended = mended;
+    std::strcpy(peer.wire, wire);
+    std::strcpy(peer.way, way);
+  };
+  goes_by(0, 1, "shm", "", 0);
+  goes_by(0, 2, "rdma", "mlx5_0:1 10.0.0.1 -> 10.0.0.3 (1 queue pair)", 0);
+  goes_by(2, 0, "rdma", "over a socket, 10.0.0.3:4000 -> 10.0.0.1:5000", 2);
+  EXPECT_THAT(report_text(job.story()), HasSubstr("links over networks:\n  rank 2 -> rank 0: rdma over a socket, 10.0.0.3:4000 -> 10.0.0.1:5000; made again 2 times\n"
+                                                  "  rank 0 -> rank 2: rdma mlx5_0:1 10.0.0.1 -> 10.0.0.3 (1 queue pair)\n"));
+  const auto json = nlohmann::json::parse(report_json(job.story()));
+  EXPECT_EQ(json["ways"].size(), 3u);
+  EXPECT_EQ(json["ways"][0]["wire"], "shm");
+  EXPECT_EQ(json["ways"][2]["made_again"], 2);
+}
+
+// RDMA has a column in `tutti top`, too, and a link that was made again says what it goes by now.
+TEST(Top, TellsWhatALinkThatBrokeGoesByNow) {
+  Job job;
+  Taped& tape = *job.tapes[2];
+  record::PeerEntry& peer = *tape.recorder->peer(1);
+  peer.state = 1;
+  std::strcpy(peer.wire, "rdma");
+  const record::Story before = job.story();
+  EXPECT_THAT(top_text(before, job.story(), 1), testing::ContainsRegex("\n +2 +[0-9]+ [^\n]* 0  "));
+  std::strcpy(peer.way, "over a socket, 10.0.0.3:4000 -> 10.0.0.2:5000");
+  tape.recorder->event({0, std::uint16_t(record::EventKind::broken), 1, tape.ticks(50'000'000), 0, 0, std::uint64_t(Code::peer_lost), 0, 0, 0, 0});
+  tape.recorder->event({0, std::uint16_t(record::EventKind::mended), 1, tape.ticks(60'000'000), 0, 0, 10'000'000, 4, 0, 0, 0});
+  EXPECT_THAT(top_text(before, job.story(), 1), HasSubstr("link rank 2 -> rank 1 broke, was made again after 10 ms, now rdma over a socket, 10.0.0.3:4000 -> 10.0.0.2:5000\n"));
+}
+
 TEST(Top, ShowsWhatWasSentAgainSinceTheLastLook) {
   Job job;
   record::PeerEntry& peer = *job.tapes[2]->recorder->peer(1);
@@ -135,7 +170,7 @@ TEST(Top, ShowsWhatWasSentAgainSinceTheLastLook) {
   EXPECT_THAT(top_text(before, job.story(), 1), Not(HasSubstr("sent again")));
   peer.resent = 5, peer.retransmitted = 27;
   const std::string text = top_text(before, job.story(), 1);
-  EXPECT_THAT(text, HasSubstr("link rank 2 -> rank 1: sent again 1 frames by tutti, 10 segments by the kernel\n"));
+  EXPECT_THAT(text, HasSubstr("link rank 2 -> rank 1 (tcp): sent again 1 frames by tutti, 10 segments by the kernel\n"));
   EXPECT_THAT(text, testing::ContainsRegex("\n +2 +[0-9]+ [^\n]* 11  "));
 }
 

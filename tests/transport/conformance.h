@@ -136,6 +136,7 @@ class End final : public Listener {
   bool all_received() const { return complete_ == expected_; }
   std::size_t complete() const { return complete_; }
   std::size_t unsent() const { return unsent_.size(); }
+  bool came(const MessageKey& key) const { return in_.contains(key) && !in_.at(key).offsets.empty(); }      // something of it
   bool received(const MessageKey& key) const { return in_.contains(key) && in_.at(key).whole; }
   bool sent(const MessageKey& key) const { return out_.at(key).sent; }
 

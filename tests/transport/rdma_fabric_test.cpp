@@ -144,7 +144,7 @@ TEST(RdmaFabric, ListingsOfRealMachines) {
 }
 
 Port ethernet(const std::string& device, std::vector<Gid> gids, double gbps = 100) {
-  return {.device = device, .link = LinkLayer::ethernet, .active = true, .gbps = gbps, .gids = std::move(gids)};
+  return {.device = device, .link = LinkLayer::ethernet, .active = true, .state = "active", .gbps = gbps, .gids = std::move(gids)};
 }
 
 TEST(RdmaFabric, PrefersRoceV2AndIpv4BeforeLinkLocal) {
@@ -172,12 +172,16 @@ TEST(RdmaFabric, ObeysTheRuleForDevices) {
 
 TEST(RdmaFabric, SaysOfEachPortWhyItIsLeftOut) {
   Port down = ethernet("d", {gid_of("::ffff:10.0.0.1")}), efa = down, bare = ethernet("b", {}), spare = down;
-  down.active = false;
+  down.active = false, down.state = "down";
   efa.device = "e", efa.connects = false;
   spare.device = "s";
   std::string why;
   EXPECT_THAT(choose_ports({down, efa, bare, spare}, "^s", -1, why), IsEmpty());
-  EXPECT_THAT(why, testing::AllOf(HasSubstr("d:1 is not active"), HasSubstr("e:1 has no reliable connections"), HasSubstr("b:1 has no GID"), HasSubstr("TUTTI_IB_HCA=^s leaves it out")));
+  EXPECT_THAT(why, testing::AllOf(HasSubstr("d:1 (Ethernet, down, 100 Gb/s, no NUMA node, 10.0.0.1) is not active"), HasSubstr("e:1 (Ethernet, active, 100 Gb/s, no NUMA node, 10.0.0.1) has no reliable connections"), HasSubstr("b:1 (Ethernet, active, 100 Gb/s, no NUMA node, no GID) has no GID"), HasSubstr("TUTTI_IB_HCA=^s leaves it out")));
+  spare.gbps = 25;
+  spare.numa = 1;
+  EXPECT_THAT(devices_of(choose_ports({spare, efa, ethernet("f", {gid_of("::ffff:10.0.0.2")})}, "", -1, why)), ElementsAre("f"));
+  EXPECT_THAT(why, testing::AllOf(HasSubstr("s:1 (Ethernet, active, 25 Gb/s, NUMA node 1, 10.0.0.1) is slower than the fastest (100 Gb/s)"), HasSubstr("e:1")));
   EXPECT_THAT(choose_ports({}, "", -1, why), IsEmpty());
   EXPECT_THAT(why, HasSubstr("no RDMA device"));
 }

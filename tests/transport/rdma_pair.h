@@ -7,12 +7,23 @@
 #include "core/check.h"
 #include "core/posix_loop.h"
 #include "fake_verbs.h"
+#include "transport/ranges.h"
 #include "transport/rdma/transport.h"
 
 namespace tutti::tests {
 
 using transport::rdma::RdmaOptions;
 using transport::rdma::VerbsTransport;
+
+// What that end sends from and receives into is registered while it is there.
+inline void register_memory_of(transport::conformance::End& end) {
+  end.gives_place = true;
+  end.on_memory = [](const std::vector<std::byte>& memory, bool there) {
+    if (memory.empty()) return;
+    if (there) EXPECT_TRUE(transport::add_range(memory.data(), memory.size()).ok());
+    else EXPECT_TRUE(transport::drop_range(memory.data()));
+  };
+}
 
 class RdmaPair : public transport::conformance::Pair {
  public:

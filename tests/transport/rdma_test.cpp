@@ -19,16 +19,8 @@ struct Two {
   End a{0}, b{1};
   std::unique_ptr<FakeRdmaPair> pair;
   explicit Two(const RdmaOptions& options, int rails = 1, bool registered = false) {
-    if (registered) {
-      for (End* end : {&a, &b}) {
-        end->gives_place = true;
-        end->on_memory = [](const std::vector<std::byte>& memory, bool there) {
-          if (memory.empty()) return;
-          if (there) EXPECT_TRUE(transport::add_range(memory.data(), memory.size()).ok());
-          else EXPECT_TRUE(transport::drop_range(memory.data()));
-        };
-      }
-    }
+    if (registered)
+      for (End* end : {&a, &b}) register_memory_of(*end);
     pair = std::make_unique<FakeRdmaPair>(a, b, options, rails);
     a.attach(*pair);
     b.attach(*pair);
@@ -129,6 +121,58 @@ TEST(RdmaCounts, RailsShareTheWork) {
   two.pair->fabric().set_link(1, true);
   ASSERT_TRUE(two.finish());
 }
+
+// Small messages of one side, looked at past poll(), while others go both ways and queue pairs fail: each is there once, and takes nothing
+// with it that poll() is to find.
+void glances(bool breaks, std::uint64_t seed) {
+  Two two({.resumable = true, .segment_bytes = 16 << 10, .landing_bytes = 300 << 10}, 1, true);
+  FakeRdmaPair& pair = *two.pair;
+  std::mt19937_64 random(seed);
+  std::vector<std::byte> bytes, came;
+  int glanced = 0;
+  for (std::uint32_t operation = 1; operation <= 600; ++operation) {
+    if (random() % 4 == 0) two.send(operation, random() % 60000), two.b.send({3, operation, 0}, 5000), two.a.receive({3, operation, 0}, 5000);
+    if (breaks && operation % 50 == 0) pair.fabric().fail_after(unsigned(random() % 9), IBV_WC_RETRY_EXC_ERR);
+    transport::SegmentHeader message{.key = {2, operation, 0}, .call = transport::conformance::mix(operation), .plan = 0xBEEF, .first = true};
+    bytes.resize(8 * (1 + random() % 500));
+    transport::conformance::Content(0, message.key).fill(bytes);
+    message.bytes = std::uint32_t(message.message_bytes = bytes.size());
+    bool sent = false;
+    const std::byte* at = nullptr;
+    for (int idle = 0; !at && idle < 20000; ++idle) {
+      if (!sent) sent = pair.connection(0).send(message, bytes.data(), 0) == transport::Sent::done;
+      transport::SegmentHeader other = message;
+      ++other.call;
+      pair.fabric().deliver();
+      EXPECT_EQ(pair.connection(1).glance(other), nullptr);
+      at = pair.connection(1).glance(message);
+      if (at || two.b.came(message.key)) break;      // or poll() was faster
+      if (random() % 3 == 0) two.step();
+      if (!pair.rdma(0).broken(7) && !pair.rdma(1).broken(7)) continue;
+      pair.fabric().calm();
+      ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+    }
+    if (at) {
+      ++glanced;
+      came.assign(at, at + bytes.size());
+      pair.connection(1).take_glanced();
+      ASSERT_EQ(came, bytes) << operation;
+      EXPECT_FALSE(two.b.came(message.key));
+    } else {
+      ASSERT_TRUE(two.b.came(message.key)) << operation;
+      two.b.receive(message.key, bytes.size());
+    }
+  }
+  pair.fabric().calm();
+  ASSERT_TRUE(two.finish([&] {
+    if (!pair.rdma(0).broken(7) && !pair.rdma(1).broken(7)) return;
+    ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
+  }));
+  EXPECT_GT(glanced, 100);
+  EXPECT_FALSE(two.a.lost || two.b.lost);
+}
+TEST(RdmaGlances, FindSmallMessages) { glances(false, 1); }
+TEST(RdmaGlances, FindSmallMessagesWhileQueuePairsFail) { glances(true, 2); }
 
 TEST(RdmaRegistrations, AreDroppedWithTheirMemory) {
   Two two({}, 1, true);

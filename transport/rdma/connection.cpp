@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/copy.h"
+#include "transport/ranges.h"
 
 namespace tutti::transport::rdma {
 namespace {
@@ -223,7 +224,7 @@ Sent RdmaConnection::send(const SegmentHeader& header, const std::byte* data, st
   if (header.message_bytes <= kEagerBytes) return send_cell(header, data);
   const auto leave = leaves_.find(as_it_travels(header.key));
   if (leave == leaves_.end()) return Sent::again;
-  if (leave->second.call != header.call || leave->second.plan != (header.plan & 0xffff)) return refuse(header, data) ? Sent::done : Sent::again;
+  if (leave->second.call != header.call || leave->second.plan != (header.plan & 0xffff)) return refuse(header) ? Sent::done : Sent::again;
   if (header.offset + header.bytes > leave->second.until) return Sent::again;
   const bool last = header.offset + header.bytes == header.message_bytes;
   const Sent sent = send_writes(header, data, token, leave->second);
@@ -246,11 +247,13 @@ Sent RdmaConnection::send_cell(const SegmentHeader& header, const std::byte* dat
   return Sent::done;
 }
 
-// The peer has granted a message of another call. Its first bytes tell it what this rank has called; nothing is written into its memory.
-bool RdmaConnection::refuse(const SegmentHeader& header, const std::byte* data) {
+// The peer has granted a message of another call. A cell tells it what this rank has called, with bytes that nobody will use; nothing is written
+// into its memory.
+bool RdmaConnection::refuse(const SegmentHeader& header) {
+  static constexpr std::byte kNoData[kFreeBytes] = {};
   Cell cell = cell_for(header, CellType::data);
   cell.bytes = std::uint32_t(std::min<std::size_t>(header.bytes, kFreeBytes));
-  return put(cell, data, false);
+  return put(cell, kNoData, false);
 }
 
 // The next in turn with the fewest writes under way.
@@ -277,6 +280,10 @@ Sent RdmaConnection::send_writes(const SegmentHeader& header, const std::byte* d
   if (begun ? !queues_[queue]->has_room(2) : !choose_queue(queue)) return Sent::again;
   if (header.bytes > 2 * grid - header.offset % grid) TUTTI_CHECK(!"a segment longer than the grid");
   if (!memory) {
+    if (of_gpu(data, header.bytes)) {      // its registration was given up for others', and could not be had again
+      fail(Status(Code::out_of_resources, fmt::format("{}: memory of a GPU that is being sent from cannot be registered any more", describe()), peer_));
+      return Sent::again;
+    }
     staging = shared_.stagings->take(header.bytes);
     if (!staging) return Sent::again;
     copy_bytes(staging.data, data, header.bytes);
@@ -356,16 +363,25 @@ void RdmaConnection::deliver(const ibv_wc& wc) {
   }
 }
 
-void RdmaConnection::cell_arrived(std::uint32_t unit) {
-  if (unit >= kRingUnits) return fail(std::string("a cell outside of the inbox"));
-  const std::byte* at = rings_->data() + unit * kUnit;
-  Cell cell;
-  std::memcpy(&cell, at, sizeof cell);
+bool RdmaConnection::read_cell(std::uint32_t unit, Cell& cell) const {
+  if (unit >= kRingUnits) return false;
+  std::memcpy(&cell, rings_->data() + unit * kUnit, sizeof cell);
   const std::uint32_t units = units_of(cell.bytes);
-  if (unit + units > kRingUnits || (cell.end - units) % kRingUnits != unit || cell.queue >= queues_.size()) return fail(std::string("a cell that is none"));
+  return unit + units <= kRingUnits && (cell.end - units) % kRingUnits == unit && cell.queue < queues_.size();
+}
+
+// What every header says of the other direction.
+void RdmaConnection::hear(const Cell& cell) {
   if (std::int32_t(cell.freed - peer_freed_) > 0) peer_freed_ = cell.freed;
   if (std::int32_t(cell.used - peer_used_) > 0) peer_used_ = cell.used;
   queues_[cell.queue]->peer_posted(cell.receives);
+}
+
+void RdmaConnection::cell_arrived(std::uint32_t unit) {
+  Cell cell;
+  if (!read_cell(unit, cell)) return fail(std::string("a cell that is none"));
+  const std::byte* at = rings_->data() + unit * kUnit;
+  hear(cell);
   if (!delivers()) return;
   if (cell.type == CellType::data) data_arrived(cell, at + sizeof cell);
   else control_arrived(cell, at + sizeof cell);
@@ -435,11 +451,51 @@ void RdmaConnection::answer_revocations() {
   });
 }
 
+// Of what was taken from the devices, from there on, what came first by the queue pair of cells.
+std::vector<ibv_wc>::iterator RdmaConnection::next_arrival(std::size_t from) {
+  const std::uint64_t id = std::uint64_t(queues_[main_]->id()) << 32 | Queue::kReceiveFlag;
+  return std::find_if(shared_.kept.begin() + std::ptrdiff_t(from), shared_.kept.end(), [id](const ibv_wc& wc) { return wc.wr_id == id; });
+}
+
+// What is not looked for stays for poll().
+const std::byte* RdmaConnection::glance(const SegmentHeader& message) {
+  if (state_ != State::up || !opened_ || over_socket_ || shared_.dispatching) return nullptr;
+  auto next = next_arrival();
+  if (next == shared_.kept.end()) {
+    const std::size_t known = shared_.kept.size();
+    if (!shared_.fetch()) return nullptr;
+    next = next_arrival(known);
+  }
+  if (next == shared_.kept.end() || next->status != IBV_WC_SUCCESS) return nullptr;
+  const std::uint32_t immediate = ntohl(next->imm_data), unit = immediate & ~kIsCell;
+  Cell cell;
+  if ((immediate & kIsCell) == 0 || (immediate & kGreeting) == kGreeting || !read_cell(unit, cell) || cell.type != CellType::data) return nullptr;
+  const Cell wanted = cell_for(message, CellType::data);
+  const bool same = cell.communicator == wanted.communicator && cell.operation == wanted.operation && cell.message == wanted.message && cell.call == wanted.call &&
+                    cell.plan == wanted.plan && cell.bytes == wanted.bytes && cell.message_bytes == wanted.message_bytes && cell.offset == 0;
+  return same ? rings_->data() + unit * kUnit + sizeof cell : nullptr;
+}
+
+// As poll() would have, but for the listener.
+void RdmaConnection::take_glanced() {
+  const auto taken = next_arrival();
+  TUTTI_CHECK(taken != shared_.kept.end());
+  Cell cell;
+  TUTTI_CHECK(read_cell(ntohl(taken->imm_data) & ~kIsCell, cell));
+  shared_.kept.erase(taken);
+  ++shared_.counters.arrivals;
+  queues_[main_]->used_receive();
+  hear(cell);
+  if (cell.flags & kCredited) used_ += units_of(cell.bytes);
+  if (cell.flags & kReserve) send_control(CellType::reserve, cell.communicator);
+  handled_ = cell.end;
+  if (owes_credit() || !waiting_.empty()) tend();
+}
+
 bool RdmaConnection::tell_sent() {
   if (sent_.empty()) return false;
-  std::vector<std::uint64_t> tokens;
-  tokens.swap(sent_);
-  for (const std::uint64_t token : tokens) shared_.listener.on_sent(peer_, token);
+  for (std::size_t i = 0; i < sent_.size(); ++i) shared_.listener.on_sent(peer_, sent_[i]);      // which may end this connection
+  sent_.clear();
   return true;
 }
 

@@ -65,6 +65,9 @@ class RdmaConnection final : public Connection {
   Sent send(const SegmentHeader& header, const std::byte* data, std::uint64_t token) override;
   void expect(const SegmentHeader& message, Readiness readiness, std::byte* place) override;
   std::size_t eager_bytes() const override { return kEagerBytes; }
+  std::size_t glance_bytes() const override { return over_socket_ ? 0 : kEagerBytes; }
+  const std::byte* glance(const SegmentHeader& message) override;
+  void take_glanced() override;
   std::string describe() const override;
 
   int peer() const { return peer_; }
@@ -125,11 +128,14 @@ class RdmaConnection final : public Connection {
   void stamp(Cell& cell);
   bool owes_credit() const;
   Sent send_cell(const SegmentHeader& header, const std::byte* data);
-  bool refuse(const SegmentHeader& header, const std::byte* data);
+  bool refuse(const SegmentHeader& header);
   Sent send_writes(const SegmentHeader& header, const std::byte* data, std::uint64_t token, Leave& leave);
   bool choose_queue(std::size_t& queue);
   void deliver(const ibv_wc& completion);
   void cell_arrived(std::uint32_t unit);
+  bool read_cell(std::uint32_t unit, Cell& cell) const;
+  void hear(const Cell& cell);
+  std::vector<ibv_wc>::iterator next_arrival(std::size_t from = 0);
   void data_arrived(const Cell& cell, const std::byte* payload);
   void control_arrived(const Cell& cell, const std::byte* payload);
   void completed(Queue& queue, const ibv_wc& completion);

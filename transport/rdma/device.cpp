@@ -18,6 +18,9 @@ namespace tutti::transport::rdma {
 namespace {
 
 constexpr int kLeastCompletions = 1024;
+// Files of hw_counters: mlx5 and others that follow it; rdma_rxe; bnxt_re.
+constexpr const char* kErrors[] = {"packet_seq_err", "out_of_sequence", "local_ack_timeout_err", "rnr_nak_retry_err", "duplicate_request", "out_of_buffer",
+                                   "completer_retry_err", "out_of_seq_request", "rcvd_seq_err", "retry_exceeded_err", "rcvd_rnr_err", "send_err", "to_retransmits"};
 constexpr std::uint32_t kSoftRoce = 0xffffff;       // its vendor; the kernel's rdma_rxe counts down from 6 and less, and from 7 never
 
 double gbps_of(int speed, int width) {
@@ -139,6 +142,12 @@ bool Device::read(std::uint8_t number) {
 bool Device::active() const {
   ibv_port_attr port{};
   return verbs_.query_port(context_, std::uint8_t(port_.number), reinterpret_cast<_compat_ibv_port_attr*>(&port)) == 0 && port.state == IBV_PORT_ACTIVE;
+}
+
+void Device::read_errors(std::vector<PortError>& into) const {
+  const std::string folder = fmt::format("/sys/class/infiniband/{}/ports/{}/hw_counters/", port_.device, port_.number);
+  for (const char* name : kErrors)
+    if (PortError error{port_.device, name, port_.number}; std::ifstream(folder + name) >> error.count) into.push_back(error);
 }
 
 // Tables have holes: an entry that cannot be read is skipped.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transport/rdma/fabric.h"
+#include "transport/rdma/rdma_counters.h"
 #include "transport/rdma/verbs.h"
 
 namespace tutti::transport::rdma {
@@ -24,6 +25,7 @@ class Device {
 
   const Port& port() const { return port_; }      // as it was when opened
   bool active() const;                            // now
+  void read_errors(std::vector<PortError>& into) const;
   int most_retries() const { return most_retries_; }        // that end: it takes more for endless ones
   const Verbs& verbs() const { return verbs_; }
   ibv_pd* domain() const { return domain_; }

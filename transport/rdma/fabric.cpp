@@ -77,6 +77,13 @@ bool parse_gid_address(std::string_view text, std::array<std::uint8_t, 16>& addr
   return inet_pton(AF_INET6, std::string(text).c_str(), address.data()) == 1;
 }
 
+std::string describe(const Port& port, int only_gid_index) {
+  const char* const link = port.link == LinkLayer::infiniband ? "InfiniBand" : port.link == LinkLayer::ethernet ? "Ethernet" : "another link layer";
+  const auto gids = preferred_gids(port, only_gid_index);
+  return fmt::format("{} ({}, {}, {:g} Gb/s, {}, {})", port.name(), link, port.state, port.gbps, port.numa < 0 ? "no NUMA node" : fmt::format("NUMA node {}", port.numa),
+                     gids.empty() ? "no GID" : gids[0].text());
+}
+
 std::string why_unusable(const Port& port) {
   if (!port.connects) return "has no reliable connections (such as AWS's EFA; tutti needs InfiniBand or RoCE)";
   if (port.link == LinkLayer::other) return "is neither InfiniBand nor Ethernet";
@@ -121,17 +128,21 @@ std::vector<Gid> preferred_gids(const Port& port, int only_index) {
 std::vector<Port> choose_ports(const std::vector<Port>& all, std::string_view rule, int numa, std::string& why) {
   std::vector<Port> out;
   why = all.empty() ? "there is no RDMA device" : "";
+  const auto leave_out = [&why](const Port& port, const std::string& reason) { why += fmt::format("{}{} {}", why.empty() ? "" : "; ", describe(port), reason); };
   for (const Port& port : all) {
     std::string wrong = why_unusable(port);
     const auto allowed = matches(rule, port);
     if (!allowed || !*allowed) wrong = allowed ? fmt::format("TUTTI_IB_HCA={} leaves it out", rule) : fmt::format("TUTTI_IB_HCA: {}", allowed.status().text());
     if (wrong.empty()) out.push_back(port);
-    else why += fmt::format("{}{} {}", why.empty() ? "" : "; ", port.name(), wrong);
+    else leave_out(port, wrong);
   }
   if (rule.empty()) {
     double fastest = 0;
     for (const Port& port : out) fastest = std::max(fastest, port.gbps);
-    std::erase_if(out, [&](const Port& port) { return port.gbps < fastest; });
+    std::erase_if(out, [&](const Port& port) {
+      if (port.gbps < fastest) leave_out(port, fmt::format("is slower than the fastest ({:g} Gb/s); TUTTI_IB_HCA can name it all the same", fastest));
+      return port.gbps < fastest;
+    });
   }
   std::stable_sort(out.begin(), out.end(), [&](const Port& a, const Port& b) { return (a.numa != numa) < (b.numa != numa); });
   return out;

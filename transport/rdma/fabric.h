@@ -47,6 +47,9 @@ struct Port {
   bool operator==(const Port&) const = default;
 };
 
+// "mlx5_0:1 (Ethernet, active, 400 Gb/s, NUMA node 0, 10.0.0.1)": with the GID that is tried first.
+std::string describe(const Port& port, int only_gid_index = -1);
+
 // Why the port cannot be used; empty: it can.
 std::string why_unusable(const Port& port);
 
@@ -59,7 +62,7 @@ Result<bool> matches(std::string_view rule, const Port& port);
 std::vector<Gid> preferred_gids(const Port& port, int only_index = -1);
 
 // Which ports to offer to peers: usable ones that the rule allows; of those, without a rule, the fastest. Those near `numa` come first. An
-// empty list: `why` says of every port what is wrong.
+// empty list: there is none; `why` says of every other port what is wrong.
 std::vector<Port> choose_ports(const std::vector<Port>& all, std::string_view rule, int numa, std::string& why);
 
 // What a rank tells a peer of a port.

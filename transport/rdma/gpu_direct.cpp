@@ -40,17 +40,17 @@ std::string folder_of(const std::string& link) {
   return error ? "" : path.string();
 }
 
-// Waits for what is enqueued on the default stream.
-Status copy(tutti::Device& gpu, std::byte* to, const std::byte* from, std::size_t bytes) {
+// Waits for what is enqueued on the stream.
+Status copy_on(tutti::Device& gpu, StreamHandle stream, std::byte* to, const std::byte* from, std::size_t bytes) {
   struct Done {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
   };
   auto done = std::make_unique<Done>();
-  Status status = gpu.copy(nullptr, to, from, {.bytes = bytes});
+  Status status = gpu.copy(stream, to, from, {.bytes = bytes});
   if (!status) return status;
-  status = gpu.call(nullptr, [](void* argument) {
+  status = gpu.call(stream, [](void* argument) {
     auto* const d = static_cast<Done*>(argument);
     const std::lock_guard held(d->mutex);
     d->done = true;
@@ -122,6 +122,19 @@ Distance distance_between(std::string_view one, std::string_view other, bool sam
 
 GpuDirect::GpuDirect(tutti::Device& gpu, const Devices& devices, Distance most) : gpu_(gpu), devices_(devices) {
   for (std::size_t d = 0; d < devices.size(); ++d) reaches_.push_back(find(d, most));
+}
+
+GpuDirect::~GpuDirect() {
+  if (stream_) gpu_.close_stream(stream_);
+}
+
+Status GpuDirect::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (!stream_) {
+    auto opened = gpu_.open_stream();
+    if (!opened) return opened.status();
+    stream_ = *opened;
+  }
+  return copy_on(gpu_, stream_, to, from, bytes);
 }
 
 GpuReach GpuDirect::find(std::size_t device, Distance most) {
@@ -197,12 +210,12 @@ Status GpuDirect::try_out(GpuWay way, std::size_t index) {
     std::memcpy(source + i, &word, 8);
   }
   const std::string wrong = way == GpuWay::dmabuf ? "by dma-buf" : "by nvidia_peermem";
-  Status status = copy(gpu_, *there + kTrialBytes, source, kTrialBytes);
+  Status status = copy_on(gpu_, nullptr, *there + kTrialBytes, source, kTrialBytes);
   if (!status) return status;
   status = write_to_self(device, **one, {source, kTrialBytes, (*here_key)->lkey, reinterpret_cast<std::uintptr_t>(*there), (*there_key)->rkey, 0});
   if (status.ok()) status = write_to_self(device, **one, {*there + kTrialBytes, kTrialBytes, (*there_key)->lkey, reinterpret_cast<std::uintptr_t>(by_device), (*here_key)->rkey, 0});
   if (!status) return Status(status.code(), fmt::format("{} it registers the GPU's memory, but cannot use it ({})", wrong, status.text()));
-  status = copy(gpu_, back, *there, kTrialBytes);
+  status = copy_on(gpu_, nullptr, back, *there, kTrialBytes);
   if (!status) return status;
   const bool into = std::memcmp(back, source, kTrialBytes) == 0, out_of = std::memcmp(by_device, source, kTrialBytes) == 0;
   if (into && out_of) return {};

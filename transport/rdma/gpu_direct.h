@@ -30,12 +30,15 @@ class GpuDirect {
   GpuDirect(tutti::Device& gpu, const Devices& devices, Distance most);
   GpuDirect(const GpuDirect&) = delete;
   GpuDirect& operator=(const GpuDirect&) = delete;
+  ~GpuDirect();
 
   const GpuReach& reach(std::size_t device) const { return reaches_[device]; }
   // By all devices.
   bool direct() const;
   // One line for each: "off for GPU2/mlx5_0: no dma-buf support in this driver, nvidia_peermem not loaded"
   std::vector<std::string> describe() const;
+  // From or to memory of the GPU, and waits for it: for bytes that no device carries. On a stream of its own, so it waits for nothing else.
+  Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
   // Memory of the GPU, for that device. unsupported: reach() says why.
   Result<ibv_mr*> add(std::size_t device, std::byte* data, std::size_t bytes) const;
 
@@ -47,6 +50,7 @@ class GpuDirect {
   tutti::Device& gpu_;
   const Devices& devices_;
   std::vector<GpuReach> reaches_;
+  StreamHandle stream_ = nullptr;      // from the first copy() on
 };
 
 }  // namespace tutti::transport::rdma

@@ -4,9 +4,9 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transport/rdma/cell.h"
 #include "transport/rdma/memory.h"
@@ -70,7 +70,7 @@ class Queue {
   std::uint32_t writes_under_way() const { return writes_; }
   bool has_write_of(std::uint32_t communicator) const;
   bool reads_memory_of(std::uint32_t communicator) const;      // users' own
-  bool idle() const { return posted_.empty(); }
+  bool idle() const { return posted_count_ == 0; }
   std::uint32_t unsignaled() const { return unsignaled_; }
   // The oldest that a good completion of this sequence covers; empty when there is none left.
   bool take_completed(std::uint32_t sequence, Posted& out);
@@ -88,13 +88,22 @@ class Queue {
  protected:
   Queue(std::uint32_t id, RdmaCounters& counters) : id_(id), counters_(counters) {}
   void keep(const Posted& posted, std::uint32_t bytes, bool signaled);
+  Posted& posted(std::uint32_t k) { return posted_[(sequence_ - posted_count_ + k) % kSends]; }      // the oldest: 0
+  const Posted& posted(std::uint32_t k) const { return posted_[(sequence_ - posted_count_ + k) % kSends]; }
+  template <class Which>
+  bool any_posted(const Which& which) const {
+    for (std::uint32_t k = 0; k < posted_count_; ++k)
+      if (which(posted(k))) return true;
+    return false;
+  }
 
   const std::uint32_t id_;
   RdmaCounters& counters_;
   bool usable_ = false;
-  std::deque<Posted> posted_;
+  std::vector<Posted> posted_ = std::vector<Posted>(kSends);      // by sequence, in turn
+  std::uint32_t posted_count_ = 0;          // the last so many of those
   std::uint32_t writes_ = 0;           // of posted_, those of granted messages
-  std::uint32_t sequence_ = 0;         // of the next send; the oldest posted one is sequence_ - posted_.size()
+  std::uint32_t sequence_ = 0;         // of the next send; the oldest posted one is sequence_ - posted_count_
   std::uint32_t unsignaled_ = 0;       // since the last that was signaled
   std::uint32_t sent_ = 0, peer_receives_ = 0;
   std::uint32_t receives_posted_ = 0, receives_used_ = 0;

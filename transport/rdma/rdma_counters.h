@@ -1,6 +1,7 @@
 #pragma once
-// RdmaCounters: what an rdma transport has done so far, as hardware is paid for it.
+// RdmaCounters: what an rdma transport has done so far, as hardware is paid for it. PortError: what a device has had to mend by itself.
 #include <cstdint>
+#include <string>
 
 namespace tutti::transport::rdma {
 
@@ -14,6 +15,15 @@ struct RdmaCounters {
   std::uint64_t sent_again = 0;          // cells and writes, after a break
   std::uint64_t registrations = 0;       // of users' memory
   std::uint64_t breaks = 0;              // of a connection: all its queue pairs were lost
+  std::uint64_t rebuilt = 0;             // queue pairs in place of such
+  std::uint64_t over_sockets = 0;        // so many times a socket took their place
+};
+
+// Packets sent again, answers that did not come in time and the like, of all that use the port, since the device came up.
+struct PortError {
+  std::string device, name;              // "mlx5_0", "packet_seq_err": as the kernel has it in hw_counters
+  int port = 1;
+  std::uint64_t count = 0;
 };
 
 }  // namespace tutti::transport::rdma

@@ -44,13 +44,15 @@ class RdmaTransport : public Transport {
   // Says good-bye without waiting. Nothing more is said of this peer; its connection is gone when the call returns, or when poll() does.
   virtual void disconnect(int peer) = 0;
   virtual const rdma::RdmaCounters& counters() const = 0;
+  // Of its ports, those that their kernel drivers count. Reads a few files of /sys.
+  virtual std::vector<rdma::PortError> port_errors() const = 0;
   // GPUDirect: tries out whether its devices come to that GPU's memory, which takes milliseconds; before the first connect(). Tells what came out,
   // one line for each device. Must outlive it.
   virtual void use_gpu(Device& gpu) = 0;
   // Whether a message longer than eager_bytes() may be sent from, or received into, these bytes of a GPU's memory (a range of transport/ranges.h
   // that says so). False: it is to be staged in host memory.
   virtual bool reaches(const std::byte* data, std::size_t bytes) = 0;
-  // "mlx5_0:1 (InfiniBand, 400 Gb/s), mlx5_1:1 (...)"
+  // "mlx5_0:1 (InfiniBand, active, 400 Gb/s, NUMA node 0, fe80::1), ...; not used: mlx5_1:1 (...) is not active but down: ..."
   virtual std::string describe_devices() const = 0;
 };
 

@@ -38,7 +38,7 @@ void RdmaConnection::stop_queues() {
 }
 
 void RdmaConnection::go_over(std::unique_ptr<Stream> stream, std::uint32_t id) {
-  auto queue = std::make_unique<SocketQueue>(std::move(stream), id, shared_.counters, [this](std::uint32_t immediate, std::uint32_t bytes) { return place_of(immediate, bytes); });
+  auto queue = std::make_unique<SocketQueue>(std::move(stream), id, shared_.counters, [this](std::uint32_t immediate, std::uint32_t bytes) { return place_of(immediate, bytes); }, shared_.gpu);
   over_socket_ = queue.get();
   queues_.push_back(std::move(queue));
   rails_ = {Rail{}};

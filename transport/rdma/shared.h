@@ -30,12 +30,18 @@ struct Shared {
   std::unique_ptr<Pool> landings;        // windows of granted messages that have no place yet
   std::unique_ptr<Pool> stagings;        // copies of what is sent from memory that is not registered
   Registrations registrations{devices, counters};
+  GpuDirect* gpu = nullptr;              // once there is one
   LandedPool landed;
   struct Waiting {
     Grants* grants;
     std::uint32_t id;
   };
   std::vector<Waiting> waiting;          // messages that wait for a window, in order of arrival
+  std::vector<ibv_wc> kept;              // completions that were taken from the devices and not yet dealt with, in order
+  bool dispatching = false;              // those that came before them are being dealt with
+
+  // What is there now goes into `kept`. Returns whether anything was.
+  bool fetch();
 
   // Segment bytes that suit a message, and the grid that writes of it are cut at; both ends compute the same.
   std::size_t segment_bytes(std::uint64_t message_bytes) const;

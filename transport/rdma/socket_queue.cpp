@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <array>
 
+#include "transport/ranges.h"
+
 namespace tutti::transport::rdma {
 
-SocketQueue::SocketQueue(std::unique_ptr<Stream> stream, std::uint32_t id, RdmaCounters& counters, Place place)
-    : Queue(id, counters), stream_(std::move(stream)), description_(fmt::format("over a socket, {} -> {}", stream_->local_address(), stream_->remote_address())), place_(std::move(place)) {
+SocketQueue::SocketQueue(std::unique_ptr<Stream> stream, std::uint32_t id, RdmaCounters& counters, Place place, GpuDirect* gpu)
+    : Queue(id, counters), stream_(std::move(stream)), description_(fmt::format("over a socket, {} -> {}", stream_->local_address(), stream_->remote_address())), place_(std::move(place)), gpu_(gpu) {
   usable_ = true;
   stream_->when_readable([] {});       // what comes ends a sleep; poll() reads it
 }
@@ -21,7 +23,14 @@ void SocketQueue::stop() {
 }
 
 Status SocketQueue::write(const WriteRequest& request, bool signaled, const Posted& posted) {
-  out_.push_back({{1, request.immediate, request.bytes, 0}, request.data});
+  Out out{{1, request.immediate, request.bytes, 0}, request.data};
+  if (gpu_ && of_gpu(request.data, request.bytes)) {
+    out.copy.resize(request.bytes);
+    if (const Status status = gpu_->copy(out.copy.data(), request.data, request.bytes); !status) return status;
+    out.data = out.copy.data();
+    counters_.copied_out += request.bytes;
+  }
+  out_.push_back(std::move(out));
   keep(posted, request.bytes, signaled);
   counters_.socket_bytes_out += request.bytes;
   return {};
@@ -104,7 +113,7 @@ bool SocketQueue::receive(const OnCompletion& on_completion) {
       into_ += read.bytes;
       left_ -= std::uint32_t(read.bytes);
     }
-    if (left_ == 0) arrived(on_completion);
+    if (left_ == 0 && !arrived(on_completion)) return any;
   }
   return any;
 }
@@ -113,16 +122,27 @@ bool SocketQueue::begin_payload() {
   left_ = in_.bytes;
   into_ = left_ > 0 ? place_(in_.immediate, in_.bytes) : nullptr;
   if (left_ > 0 && !into_) return fail("the peer sends a write that belongs nowhere");
+  gpu_place_ = nullptr;
+  if (gpu_ && of_gpu(into_, left_)) {
+    gpu_place_ = into_;
+    landing_.resize(left_);
+    into_ = landing_.data();
+  }
   return true;
 }
 
-void SocketQueue::arrived(const OnCompletion& on_completion) {
+bool SocketQueue::arrived(const OnCompletion& on_completion) {
+  if (gpu_place_) {
+    if (const Status status = gpu_->copy(gpu_place_, landing_.data(), in_.bytes); !status) return fail(status.text());
+    counters_.copied_in += in_.bytes;
+  }
   ++taken_;
   ibv_wc completion{};
   completion.wr_id = std::uint64_t(id_) << 32 | kReceiveFlag;
   completion.byte_len = in_.bytes;
   completion.imm_data = htonl(in_.immediate);
   on_completion(completion);
+  return true;
 }
 
 void SocketQueue::peer_took(std::uint32_t taken, const OnCompletion& on_completion) {

@@ -28,6 +28,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kLargest = 128 << 10, kSmallest = 16 << 10;     // segments of granted messages
 constexpr auto kGreetingLimit = 10s;      // queue pairs fail far sooner
 constexpr auto kSettleLimit = 500ms;
+constexpr std::size_t kBatch = 32;        // completions
 
 std::vector<std::byte> encode(const EndPoint& end) {
   std::vector<std::byte> out;
@@ -49,8 +50,6 @@ Result<EndPoint> decode_end_point(std::span<const std::byte> bytes, std::size_t 
   return end;
 }
 
-const char* name_of(LinkLayer link) { return link == LinkLayer::infiniband ? "InfiniBand" : "Ethernet"; }
-
 }  // namespace
 
 std::size_t Shared::segment_bytes(std::uint64_t message_bytes) const {
@@ -67,19 +66,29 @@ std::size_t Shared::grid_bytes(std::uint64_t message_bytes) const {
   return grid;
 }
 
+bool Shared::fetch() {
+  std::array<ibv_wc, kBatch> batch;
+  bool any = false;
+  for (const auto& device : devices) {
+    const int got = device->poll(batch);
+    kept.insert(kept.end(), batch.begin(), batch.begin() + got);
+    any |= got > 0;
+  }
+  return any;
+}
+
 Result<std::unique_ptr<VerbsTransport>> VerbsTransport::make(const Verbs& verbs, Loop& loop, Listener& listener, const RdmaOptions& options) {
   std::unique_ptr<VerbsTransport> out(new VerbsTransport(loop, listener, options));
   auto devices = Device::open_all(verbs);
   std::vector<Port> ports;
   for (const auto& device : devices) ports.push_back(device->port());
-  std::string why;
-  const auto chosen = choose_ports(ports, options.devices, options.numa, why);
+  const auto chosen = choose_ports(ports, options.devices, options.numa, out->unused_);
   for (const Port& port : chosen) {
     const auto at = std::find_if(devices.begin(), devices.end(), [&](const auto& d) { return d && d->port() == port; });
     if (Status status = (*at)->prepare(options.relaxed_ordering); !status) return status;
     if (out->shared_.devices.size() < kMostPorts) out->shared_.devices.push_back(std::move(*at));
   }
-  if (out->shared_.devices.empty()) return Status(Code::unsupported, "no RDMA device can be used: " + why);
+  if (out->shared_.devices.empty()) return Status(Code::unsupported, "no RDMA device can be used: " + out->unused_);
   out->shared_.offer = make_offer(chosen, options.gid_index);
   for (std::size_t i = 0; i < out->shared_.offer.size(); ++i)
     if (out->shared_.offer[i].gids.empty())
@@ -97,11 +106,21 @@ VerbsTransport::~VerbsTransport() {
   watches_.clear();
 }
 
-std::string VerbsTransport::describe_devices() const {
+std::string VerbsTransport::used_devices() const {
   std::string out;
-  for (const auto& device : shared_.devices)
-    out += fmt::format("{}{} ({}, {:g} Gb/s, {})", out.empty() ? "" : ", ", device->port().name(), name_of(device->port().link), device->port().gbps,
-                       preferred_gids(device->port(), shared_.options.gid_index).empty() ? "no GID" : preferred_gids(device->port(), shared_.options.gid_index)[0].text());
+  for (const auto& device : shared_.devices) {
+    Port now = device->port();
+    if (!device->active()) now.state = "down now";
+    out += (out.empty() ? "" : ", ") + describe(now, shared_.options.gid_index);
+  }
+  return out;
+}
+
+std::string VerbsTransport::describe_devices() const { return used_devices() + (unused_.empty() ? "" : "; not used: " + unused_); }
+
+std::vector<PortError> VerbsTransport::port_errors() const {
+  std::vector<PortError> out;
+  for (const auto& device : shared_.devices) device->read_errors(out);
   return out;
 }
 
@@ -109,6 +128,7 @@ void VerbsTransport::use_gpu(tutti::Device& gpu) {
   TUTTI_CHECK(links_.empty() && joining_ == 0);
   gpu_ = std::make_unique<GpuDirect>(gpu, shared_.devices, distance_named(shared_.options.gpu_distance));
   shared_.registrations.use(gpu_.get());
+  shared_.gpu = gpu_.get();
   for (const std::string& line : gpu_->describe()) log::write(log::Level::info, "GPUDirect RDMA " + line);
 }
 
@@ -179,7 +199,7 @@ Task<Status> VerbsTransport::meet(Link& link, int side, bool& broken) {
   if (own.offer.empty()) co_return pools;
   if (theirs->offer.empty()) co_return Status(Code::unsupported, "on its side: " + theirs->why_not);
   const auto rails = side == 0 ? pair_up(own.offer, theirs->offer) : pair_up(theirs->offer, own.offer);
-  if (rails.empty()) co_return Status(Code::unsupported, fmt::format("none of the devices here ({}) suits one there", describe_devices()));
+  if (rails.empty()) co_return Status(Code::unsupported, fmt::format("none of the devices here ({}) suits one there", used_devices()));
 
   RdmaConnection& connection = *link.connection;
   const auto queues = std::clamp<std::uint32_t>(std::min(own.queues, theirs->queues), 1, 8);
@@ -295,6 +315,8 @@ Task<void> VerbsTransport::rejoin(std::shared_ptr<Link> link, std::vector<std::u
     co_return;
   }
   if (status.ok()) {
+    if (over_socket) ++shared_.counters.over_sockets;
+    else shared_.counters.rebuilt += link->connection->queues().size();
     watch_sockets(*link);
   } else {
     link->connection->stop_queues();      // the next attempt reads what has arrived by them
@@ -384,16 +406,18 @@ void VerbsTransport::dispatch(const ibv_wc& completion) {
 }
 
 bool VerbsTransport::poll_devices() {
-  bool any = !kept_.empty();
-  const auto kept = std::move(kept_);
-  kept_.clear();
-  for (const ibv_wc& completion : kept) dispatch(completion);
+  bool any = !shared_.kept.empty();
+  shared_.dispatching = true;
+  dispatched_.swap(shared_.kept);
+  for (const ibv_wc& completion : dispatched_) dispatch(completion);
+  dispatched_.clear();
   std::array<ibv_wc, kBatch> batch;
   for (const auto& device : shared_.devices) {
     const int got = device->poll(batch);
     for (int i = 0; i < got; ++i) dispatch(batch[std::size_t(i)]);
     any |= got > 0;
   }
+  shared_.dispatching = false;
   return any;
 }
 
@@ -417,9 +441,9 @@ bool VerbsTransport::poll() {
   any |= poll_sockets();
   shared_.registrations.purge();
   std::erase_if(shared_.waiting, [](const auto& w) { return w.grants->admit(w.id); });
-  std::vector<Link*> all;                 // callbacks may disconnect
-  for (const auto& [peer, link] : links_) all.push_back(link.get());
-  for (Link* link : all) any |= tend(*link);
+  tended_.clear();                        // callbacks may disconnect
+  for (const auto& [peer, link] : links_) tended_.push_back(link.get());
+  for (Link* link : tended_) any |= tend(*link);
   flush_ = false;
   polling_ = false;
   for (const auto& link : gone_) forget(*link);
@@ -511,12 +535,8 @@ bool VerbsTransport::prepare_sleep() {
   }
   bool armed = true;
   for (const auto& device : shared_.devices) armed &= device->arm();
-  std::array<ibv_wc, kBatch> batch;
-  for (const auto& device : shared_.devices) {
-    const int got = device->poll(batch);
-    kept_.insert(kept_.end(), batch.begin(), batch.begin() + got);
-  }
-  return armed && kept_.empty();         // what makes no event has to be looked for
+  shared_.fetch();
+  return armed && shared_.kept.empty();         // what makes no event has to be looked for
 }
 
 void VerbsTransport::wake_done() {

@@ -39,11 +39,11 @@ class VerbsTransport final : public RdmaTransport {
 
   const GpuDirect* gpu() const { return gpu_.get(); }
   const RdmaCounters& counters() const override { return shared_.counters; }
+  std::vector<PortError> port_errors() const override;
   std::string debts() const override;
 
  private:
   VerbsTransport(Loop& loop, Listener& listener, const RdmaOptions& options) : shared_(loop, listener, options) {}
-  static constexpr std::size_t kBatch = 32;
   // A peer's queue pairs and the sockets by which they were agreed upon.
   struct Link {
     std::unique_ptr<RdmaConnection> connection;
@@ -59,6 +59,8 @@ class VerbsTransport final : public RdmaTransport {
     Link* link = nullptr;
     std::size_t queue = 0;
   };
+
+  std::string used_devices() const;
 
   Task<void> join(int peer, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnReady on_ready);
   Task<void> rejoin(std::shared_ptr<Link> link, std::vector<std::unique_ptr<Stream>> sockets, bool dialler, OnResumed on_resumed);
@@ -82,12 +84,14 @@ class VerbsTransport final : public RdmaTransport {
   void number(Link& link);
 
   Shared shared_;
+  std::string unused_;                                      // ports, and why
   std::unique_ptr<GpuDirect> gpu_;
   std::vector<std::shared_ptr<void>> watches_;
   std::vector<Slot> slots_;                                 // by the id of a queue pair
   std::unordered_map<int, std::shared_ptr<Link>> links_;
   std::vector<std::shared_ptr<Link>> gone_;                 // disconnected inside poll()
-  std::vector<ibv_wc> kept_;                                // came when somebody was about to sleep
+  std::vector<ibv_wc> dispatched_;                          // inside poll()
+  std::vector<Link*> tended_;
   int joining_ = 0;
   bool polling_ = false;
   mutable bool flush_ = false;                              // somebody waits for drained()
