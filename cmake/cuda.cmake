@@ -41,7 +41,7 @@ foreach(type IN ITEMS i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2)
     COMMENT "CUDA kernels of ${type}" VERBATIM)
   list(APPEND tutti_cuda_objects ${CMAKE_BINARY_DIR}/cuda/${type}.o)
 endforeach()
-foreach(kernel IN ITEMS await carry)
+foreach(kernel IN ITEMS await carry collect)
   add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/cuda/${kernel}.o
     COMMAND ${nvcc} ${TUTTI_NVCC_FLAGS} ${TUTTI_NVCC_CODE} -MD -MF cuda/${kernel}.d
             -c ${CMAKE_SOURCE_DIR}/kernels/cuda/${kernel}.cu -o cuda/${kernel}.o

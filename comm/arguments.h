@@ -18,6 +18,13 @@ struct Prepared {
   std::uint64_t bytes = 0;      // the whole vector: what nccl-tests calls size
 };
 
+// As the user knows it.
+inline Call named(const Prepared& prepared) {
+  Call call = prepared.call;
+  if (prepared.barrier) call.collective = Collective::barrier;
+  return call;
+}
+
 // An all_reduce of one byte: nobody leaves before all have come.
 struct Barrier {
   const void* input = nullptr;

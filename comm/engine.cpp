@@ -488,7 +488,7 @@ void Engine::disagree(Member& member, int peer, Operation& operation, std::uint6
   const Call theirs = unpack(call);
   std::string text = fmt::format("operation {}: {} called {}, {} called {}", operation.sequence, describe(world_rank_),
                                  to_string(operation.call), describe(peer), to_string(theirs));
-  if (theirs == operation.call && operation.in_kernel) text += ", but not on a stream of its GPU, or in a group with other calls (all or none, after use_gpu)";
+  if (theirs == operation.call && operation.in_kernel) text += ", but not on a stream of its GPU (all or none, after use_gpu)";
   else if (theirs == operation.call) text += ", but for different sizes of blocks or by another algorithm (compare the TUTTI_ settings)";
   fail(member, Status(Code::mismatch, text, member.rank_of(peer)));
 }

@@ -56,7 +56,7 @@ std::string reason_of(const std::vector<Plan>& plans, const std::vector<Explanat
 
 void add_gpu_plans(Explanation& to, const Settings& settings) {
   const auto& first = to.candidates.front();
-  GpuQuestion question{to.bytes, to.ranks, first.measured_us.value_or(first.predicted_us) / 1e6, to.reason.starts_with("TUTTI_")};
+  GpuQuestion question{to.collective, to.bytes, to.ranks, first.measured_us.value_or(first.predicted_us) / 1e6, to.reason.starts_with("TUTTI_")};
   to.gpu = gpu_plans(question, settings);
   for (question.bytes = 1; question.bytes <= std::uint64_t(1) << 40; question.bytes *= 2)
     if (gpu_plans(question, settings).front().way == GpuWay::one_shot) to.one_shot_up_to = question.bytes;
@@ -86,7 +86,7 @@ Result<Explanation> explain(Collective collective, std::uint64_t bytes, int rank
   for (const Plan& plan : *plans) out.candidates.push_back(candidate_of(plan, planner, question, shown));
   out.reason = reason_of(*plans, out.candidates);
   out.limiting_link = out.candidates[0].limiting_border;
-  if (gpus && collective == Collective::all_reduce && ranks > 1 && ranks <= SharedReduction::kMostRanks && settings.p2p != "0")
+  if (gpus && ranks > 1 && ranks <= SharedExchange::kMostRanks && settings.p2p != "0")
     add_gpu_plans(out, settings);
   for (const auto* g : algorithms::generators()) {
     const std::string_view why = g->refusal(question.request);

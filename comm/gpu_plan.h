@@ -1,7 +1,9 @@
 #pragma once
-// GpuPlan: how an all_reduce on streams is carried out where the GPUs of all ranks reach each other's memory: by a kernel
-// that reads everything of everybody (one-shot), by one that shares the additions (two-shot), or in slices through the
-// host's memory. Pure: all ranks decide alike, from settings and prices that they share.
+// GpuPlan: how a collective on streams is carried out where the GPUs of all ranks reach each other's memory: by a kernel in
+// which each rank reads what it wants of everybody (one-shot), an all_reduce also by one that shares the additions
+// (two-shot), or in slices through the host's memory. Pure: all ranks decide alike, from settings and prices that they share.
+#include <tutti/types.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,7 +26,8 @@ struct GpuPrices {
 };
 
 struct GpuQuestion {
-  std::uint64_t bytes = 0;        // of the vector
+  Collective collective = Collective::all_reduce;
+  std::uint64_t bytes = 0;        // of the vector, as in comm/planner: of blocks, all together
   int ranks = 2;
   double host_seconds = 0;        // of the operation in the host's memory, as the planner predicts
   bool host_rule = false;         // the user has named an algorithm of the host's for it
@@ -36,8 +39,10 @@ struct GpuPlan {
   std::string reason;             // of the first
 };
 
-inline constexpr std::uint64_t kGpuPiece = 4 << 20;  // what one kernel reduces at most; larger vectors are pieces in a row
-// Best first; all three.
+inline constexpr std::uint64_t kGpuPiece = 4 << 20;  // what a rank puts before the others at most; what is larger goes in pieces
+// Elements of each row that one kernel takes at most. Rows: blocks, or the vector.
+std::uint64_t gpu_piece(Collective what, int ranks, std::size_t element);
+// Best first; all that there are.
 std::vector<GpuPlan> gpu_plans(const GpuQuestion& question, const Settings& settings, const GpuPrices& prices = {});
 int gpu_blocks(std::uint64_t bytes);  // of a kernel for so much; the same on all ranks
 

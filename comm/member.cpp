@@ -17,12 +17,6 @@ namespace {
 
 constexpr std::size_t kMaxPlans = 4096;   // remembered; sizes that vary without end start over
 
-Call named(const Prepared& prepared) {
-  Call call = prepared.call;
-  if (prepared.barrier) call.collective = Collective::barrier;
-  return call;
-}
-
 }  // namespace
 
 Member::Member(std::shared_ptr<Engine> engine, std::uint32_t id, std::vector<int> world_ranks, int rank,
@@ -185,11 +179,14 @@ Result<Prepared> Member::imagine(Collective what, std::uint64_t count, DataType 
 }
 
 Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType type, ReduceOp op) {
-  auto held = engine_->lock();
   if (int(what) >= kCollectiveCount) return Status(Code::invalid_argument, fmt::format("collective is {}, wanted a Collective", int(what)));
   if (int(type) >= kDataTypeCount) return Status(Code::invalid_argument, fmt::format("type is {}, wanted a DataType", int(type)));
   auto call = imagine(what, count, type, op);
   if (!call) return call.status();
+  if (uses_peers() && call->bytes > 0)
+    if (const GpuChoice kernel = gpu_choice(*call); kernel.way != GpuWay::staged)
+      return Choice{kernel.way == GpuWay::two_shot ? "two-shot" : "one-shot", "gpu", kernel.seconds};
+  auto held = engine_->lock();
   auto compiled = plan(*call);
   if (!compiled) return compiled.status();
   Choice choice{(*compiled)->algorithm, ""};

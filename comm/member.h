@@ -54,6 +54,7 @@ class Member : public std::enable_shared_from_this<Member> {
   // Collective, blocks: from here on operations on streams may use the memory of the other ranks' GPUs, where a test finds that
   // it can be reached; what came of that, in words. Errors: no GPU here, and as of an operation.
   Result<std::string> use_gpu();
+  bool uses_peers();                          // what came of it
   // The GPU's; before the first start_on. Without it, the one that there is here.
   void use_device(std::shared_ptr<Device> device) { device_ = std::move(device); }
   // Plans made before are dropped. All ranks do so between the same two operations.
@@ -109,8 +110,13 @@ class Member : public std::enable_shared_from_this<Member> {
   Result<std::uint32_t> hold(const Form& form, std::uint32_t count);
   Result<std::shared_ptr<Operation>> begin_held(const Form& form, Prepared call, std::uint32_t number);
   // A stand_in() that kernels carry: numbered and pending from here on.
-  Status start_in_kernel(const AllReduce& call, const std::shared_ptr<Operation>& operation);
-  GpuWay gpu_way(const AllReduce& call);      // without the lock
+  Status start_in_kernel(const Prepared& call, const std::shared_ptr<Operation>& operation);
+  // Of a collective with rows of one size, where kernels may carry it; without the lock.
+  struct GpuChoice {
+    GpuWay way = GpuWay::staged;
+    double seconds = 0;
+  };
+  GpuChoice gpu_choice(const Prepared& call);
   std::shared_ptr<Operation> stand_in();      // for several, in the user's hand
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   // Whether it belongs to an operation that has ended here.
@@ -209,7 +215,7 @@ class Member : public std::enable_shared_from_this<Member> {
   std::shared_ptr<Device> device_;
   std::mutex relay_mutex_;
   std::shared_ptr<Relay> relay_;
-  std::map<std::uint64_t, GpuWay> gpu_ways_;      // by bytes
+  std::map<std::tuple<Collective, int, std::uint64_t>, GpuChoice> gpu_choices_;   // by root and bytes, too
 };
 
 }  // namespace tutti::comm

@@ -17,15 +17,15 @@ namespace tutti::comm {
 namespace {
 
 constexpr std::size_t kHalf = kGpuPiece;
-constexpr std::size_t kGoneAt = 2 * kHalf + SharedReduction::kFlagBytes;  // a word for each rank that has left
-constexpr std::size_t kMost = SharedReduction::kMostRanks;
+constexpr std::size_t kGoneAt = 2 * kHalf + SharedExchange::kFlagBytes;  // a word for each rank that has left
+constexpr std::size_t kMost = SharedExchange::kMostRanks;
 constexpr std::size_t kAreaBytes = kGoneAt + kMost * sizeof(std::uint32_t);
 constexpr std::size_t kPattern = 32 << 10;  // what each rank writes to each other one
 constexpr std::size_t kWordsBytes = 256;    // in pinned memory: the words, and a one
 constexpr std::size_t kOneAt = 128;
 constexpr std::size_t kPinnedBytes = kWordsBytes + 2 * kMost * kPattern;
 static_assert(3 * kMost * kPattern <= kHalf);
-static_assert(SharedReduction::kFlagBytes + kMost * sizeof(std::uint32_t) <= kMost * kPattern);
+static_assert(SharedExchange::kFlagBytes + kMost * sizeof(std::uint32_t) <= kMost * kPattern);
 
 // Areas that no communicator of this process uses. Each waits for those ranks that may still read it.
 struct Retired {

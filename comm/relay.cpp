@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "algorithms/schedule.h"
 #include "comm/engine.h"
 #include "comm/member.h"
 #include "core/check.h"
@@ -35,6 +36,7 @@ std::byte* output_of(const T& call) {
 }
 
 bool sends(const Form& form) { return std::holds_alternative<Send>(form); }
+bool is_kernel(const std::shared_ptr<Relay::Call>& call) { return call->kernel != 0; }
 
 }  // namespace
 
@@ -194,10 +196,11 @@ Form Relay::slice_of(const Call& call, std::uint32_t slice) const {
   return form;
 }
 
-Result<std::shared_ptr<Relay::Call>> Relay::book(const Form& form, StreamHandle stream) {
+Result<std::shared_ptr<Relay::Call>> Relay::book(const Form& form, Prepared&& checked, StreamHandle stream) {
   auto call = std::make_shared<Call>();
   call->form = form;
-  call->stream = stream;
+  call->checked = std::move(checked);
+  call->stream = call->on = stream;
   if (peer_of(form) != member_->rank()) {
     std::lock_guard in_order(order_);
     auto lane = lane_for(form);
@@ -214,8 +217,9 @@ Result<std::shared_ptr<Relay::Call>> Relay::book(const Form& form, StreamHandle 
 // Under the engine's lock.
 Status Relay::number(const std::shared_ptr<Call>& call) {
   if (call->way != GpuWay::staged) {
+    if (Status s = member_->start_in_kernel(call->checked, call->all); !s.ok()) return s;
     call->kernel = kernel_ + 1;
-    if (Status s = member_->start_in_kernel(std::get<AllReduce>(call->form), call->all); !s.ok()) return s;
+    kernel_ += std::uint32_t(pieces_of(*call));
     unfinished_.push_back(call);
     return {};
   }
@@ -237,12 +241,21 @@ Status Relay::number(const std::shared_ptr<Call>& call) {
   return {};
 }
 
+// Under order_. Of a collective the same on all ranks, whether it is in a group or not.
+GpuWay Relay::way_of(const Call& call) const {
+  if (!peers_ || peer_of(call.form) >= 0 || !call.uniform || call.checked.bytes == 0) return GpuWay::staged;
+  return member_->gpu_choice(call.checked).way;
+}
+
+std::uint64_t Relay::pieces_of(const Call& call) const {
+  const std::uint64_t most = gpu_piece(collective_of(call.form), member_->rank_count(), call.element) * call.element;
+  return (call.rows[0].bytes + most - 1) / most;
+}
+
 void Relay::launch(Calls calls) {
   Engine& engine = *member_->engine();
   std::lock_guard in_order(order_);
-  if (peers_ && calls.size() == 1)
-    if (const auto* reduction = std::get_if<AllReduce>(&calls[0]->form); reduction && reduction->count > 0)
-      calls[0]->way = member_->gpu_way(*reduction);
+  for (const auto& call : calls) call->way = way_of(*call);
   std::vector<std::shared_ptr<Call>> taken;
   {
     auto held = engine.lock();
@@ -252,7 +265,7 @@ void Relay::launch(Calls calls) {
       else
         engine.complete(*call->all, status);
     }
-    if (calls[0]->kernel != 0) engine.nudge();
+    if (std::any_of(calls.begin(), calls.end(), is_kernel)) engine.nudge();
   }
   const Status status = taken.empty() ? Status() : enqueue(taken);
   if (status.ok()) return engine.run_callbacks();
@@ -274,13 +287,12 @@ void Relay::launch(Calls calls) {
 // a failure.
 Status Relay::enqueue(Calls calls) {
   const StreamHandle stream = calls[0]->stream;
-  const bool kernels = calls[0]->kernel != 0, alone = calls.size() == 1 && calls[0]->lane;
+  const bool kernels = std::any_of(calls.begin(), calls.end(), is_kernel), alone = calls.size() == 1 && calls[0]->lane;
   const StreamHandle told_on = kernels ? peers_->stream() : stream;
   auto keep = std::make_unique<Keep>(Keep{shared_from_this(), std::uint32_t(calls.size())});
   Status status;
   if (any_ && stream != last_stream_) status = device_->wait(stream, last_);
-  if (status.ok())
-    status = kernels ? enqueue_kernels(*calls[0]) : alone ? enqueue_alone(*calls[0]) : enqueue_group(calls, *keep);
+  if (status.ok()) status = alone ? enqueue_alone(*calls[0]) : enqueue_group(calls, *keep);
   any_ = true;
   last_stream_ = stream;
   const auto then = [&](Status next) { status = status.ok() ? std::move(next) : status; };
@@ -297,30 +309,51 @@ Status Relay::enqueue(Calls calls) {
   return status;
 }
 
+// Rows are those of the passage: what goes in is put before the others, what comes out is taken from them.
+SharedExchange Relay::exchange_of(const Call& call) const {
+  const Passage& p = call.passage;
+  const Collective what = collective_of(call.form);
+  SharedExchange e;
+  e.reduces = algorithms::is_reduction(what);
+  e.two_shot = call.way == GpuWay::two_shot && what == Collective::all_reduce;
+  e.type = call.checked.call.type, e.op = call.checked.call.op, e.factor = call.checked.factor, e.factor_on_device = p.remark;
+  e.rank = peers_->rank(), e.ranks = peers_->rank_count();
+  e.rows = int(p.in_end - p.in_begin);
+  if (e.rows > 0) e.input = p.input + p.rows[p.in_begin].at;
+  e.input_pitch = e.output_pitch = p.rows[0].bytes;
+  const bool dealt = what == Collective::reduce_scatter || what == Collective::scatter || what == Collective::all_to_all;
+  e.row = dealt ? e.rank : 0;
+  if (p.out_begin != p.out_end) {
+    const bool from_root = what == Collective::broadcast || what == Collective::scatter;
+    e.output = p.output + p.rows[p.out_begin].at;
+    e.from = from_root ? call.checked.call.root : 0;
+    e.until = from_root ? e.from + 1 : e.ranks;
+  }
+  for (int r = 0; r < e.ranks; ++r) e.areas[r] = peers_->area(r);
+  e.half = kGpuPiece;
+  e.call = pack(call.all->call), e.words = &peers_->words();
+  return e;
+}
+
 Status Relay::enqueue_kernels(const Call& call) {
-  const auto& form = std::get<AllReduce>(call.form);
-  const std::size_t element = size_of(form.type), most = kGpuPiece / element;
-  SharedReduction piece;
-  piece.two_shot = call.way == GpuWay::two_shot;
-  piece.type = form.type, piece.op = form.op, piece.factor = form.factor;
-  piece.factor_on_device = static_cast<const std::byte*>(form.factor_on_device);
-  piece.rank = peers_->rank(), piece.ranks = peers_->rank_count();
-  for (int r = 0; r < piece.ranks; ++r) piece.areas[r] = peers_->area(r);
-  piece.half = kGpuPiece;
-  piece.call = pack(call.all->call), piece.words = &peers_->words();
-  for (std::size_t done = 0; done < form.count; done += piece.count) {
-    piece.count = std::min(most, form.count - done);
-    piece.input = static_cast<const std::byte*>(form.input) + done * element;
-    piece.output = static_cast<std::byte*>(form.output) + done * element;
-    piece.blocks = gpu_blocks(piece.count * element);
-    piece.number = ++kernel_, piece.meeting = meeting_;
-    meeting_ += SharedReduction::meetings(piece.two_shot);
-    if (Status s = device_->all_reduce(call.stream, piece); !s.ok()) return s;
+  SharedExchange piece = exchange_of(call);
+  const std::uint64_t row = call.rows[0].bytes;
+  const std::uint64_t most = gpu_piece(collective_of(call.form), piece.ranks, call.element) * call.element;
+  piece.number = call.kernel;
+  for (std::uint64_t done = 0; done < row; done += most, ++piece.number) {
+    const std::uint64_t bytes = std::min(most, row - done);
+    piece.count = bytes / call.element;
+    piece.blocks = gpu_blocks(bytes * call.passage.row_count);
+    piece.meeting = meeting_;
+    meeting_ += SharedExchange::meetings(piece.two_shot);
+    if (Status s = device_->exchange(call.on, piece); !s.ok()) return s;
+    if (piece.input) piece.input += bytes;
+    if (piece.output) piece.output += bytes;
   }
   return {};
 }
 
-Status Relay::enqueue_alone(const Call& call) {
+Status Relay::enqueue_slices(const Call& call) {
   const std::uint32_t slices = call.passage.slices;
   for (std::uint32_t k = 0; k < slices + kSlots; ++k) {
     if (k >= kSlots && k - kSlots < slices)
@@ -331,6 +364,8 @@ Status Relay::enqueue_alone(const Call& call) {
   return {};
 }
 
+Status Relay::enqueue_alone(const Call& call) { return call.kernel != 0 ? enqueue_kernels(call) : enqueue_slices(call); }
+
 Status Relay::copy_rows(const Call& call, std::uint32_t slice, bool in) {
   const Passage& p = call.passage;
   const std::uint32_t begin = in ? p.in_begin : p.out_begin, end = in ? p.in_end : p.out_end;
@@ -339,8 +374,8 @@ Status Relay::copy_rows(const Call& call, std::uint32_t slice, bool in) {
   for (std::uint32_t r = begin; r < end; r += together) {
     const std::uint64_t bytes = p.bytes(r, slice), whole = p.rows[r].bytes, shift = p.rows[r].at + slice * p.each;
     if (bytes == 0) continue;
-    const Status copied = in ? device_->copy(call.stream, at, p.input + shift, {bytes, together, bytes, whole})
-                             : device_->copy(call.stream, p.output + shift, at, {bytes, together, whole, bytes});
+    const Status copied = in ? device_->copy(call.on, at, p.input + shift, {bytes, together, bytes, whole})
+                             : device_->copy(call.on, p.output + shift, at, {bytes, together, whole, bytes});
     if (!copied.ok()) return copied;
     at += bytes * together;
   }
@@ -350,13 +385,13 @@ Status Relay::copy_rows(const Call& call, std::uint32_t slice, bool in) {
 Status Relay::enqueue_in(const Call& call, std::uint32_t slice) {
   const Passage& p = call.passage;
   if (p.remark)
-    if (Status s = device_->copy(call.stream, p.remark_of(slice), p.remark, {p.remark_bytes}); !s.ok()) return s;
+    if (Status s = device_->copy(call.on, p.remark_of(slice), p.remark, {p.remark_bytes}); !s.ok()) return s;
   if (Status s = copy_rows(call, slice, true); !s.ok()) return s;
-  return device_->call(call.stream, &arrived, call.lane);
+  return device_->call(call.on, &arrived, call.lane);
 }
 
 Status Relay::enqueue_out(const Call& call, std::uint32_t slice) {
-  if (Status s = device_->await(call.stream, call.passage.done, call.passage.first + slice); !s.ok()) return s;
+  if (Status s = device_->await(call.on, call.passage.done, call.passage.first + slice); !s.ok()) return s;
   return copy_rows(call, slice, false);
 }
 
@@ -370,7 +405,34 @@ Status Relay::enqueue_group(Calls calls, Keep& keep) {
     if (Status s = device_->wait(stream, joining_); !s.ok()) return s;
   }
   if (Status s = copy_to_self(calls, stream); !s.ok()) return s;
-  if (std::none_of(calls.begin(), calls.end(), [](const auto& call) { return call->lane; })) return {};
+  std::vector<std::shared_ptr<Call>> pairs, collectives, all;
+  for (const auto& call : calls) {
+    if (!call->lane) continue;
+    call->on = stream;
+    all.push_back(call);
+    (peer_of(call->form) >= 0 ? pairs : collectives).push_back(call);
+  }
+  if (std::any_of(calls.begin(), calls.end(), is_kernel)) return enqueue_beside(pairs, collectives, stream, keep);
+  return all.empty() ? Status() : carry(all, stream, keep);
+}
+
+// The collectives in their order on the stream, sends and receives meanwhile on another.
+Status Relay::enqueue_beside(Calls pairs, Calls collectives, StreamHandle stream, Keep& keep) {
+  const StreamHandle beside = peers_->stream();
+  const auto follow = [&](StreamHandle later, StreamHandle earlier) {
+    const Status recorded = device_->record(earlier, joining_);
+    return recorded.ok() ? device_->wait(later, joining_) : recorded;
+  };
+  if (!pairs.empty()) {
+    if (Status s = follow(beside, stream); !s.ok()) return s;
+    if (Status s = carry(pairs, beside, keep); !s.ok()) return s;
+  }
+  for (const auto& call : collectives)
+    if (Status s = enqueue_alone(*call); !s.ok()) return s;
+  return pairs.empty() ? Status() : follow(stream, beside);
+}
+
+Status Relay::carry(Calls calls, StreamHandle stream, Keep& keep) {
   const auto carriage = write_manifest(calls, keep);
   if (!carriage) return carriage.status();
   if (Status s = device_->call(stream, &entered, this); !s.ok()) return s;
@@ -400,7 +462,6 @@ Result<Carriage> Relay::write_manifest(Calls calls, Keep& keep) {
   std::map<const Lane*, std::vector<const Call*>> lanes;
   std::size_t rows = 0, passages = 0;
   for (const auto& call : calls) {
-    if (!call->lane) continue;
     lanes[call->lane].push_back(call.get());
     rows += call->rows.size();
     ++passages;

@@ -13,9 +13,10 @@
 // they go by one kernel (Device::carry), on the stream of the first, and each on its lane: collectives have one, sends to
 // and receives from each rank one each. Slots and numbers are a lane's.
 //
-// Where the ranks' GPUs reach each other's memory (use()), an all_reduce that is alone may be kernels instead, piece after
-// piece, and no slice. They take part in the order of the calls; that they have passed is heard on another stream, so that
-// the user's waits for no call of the host's.
+// Where the ranks' GPUs reach each other's memory (use()), a collective may be kernels instead, piece after piece, and no
+// slice. They take part in the order of the calls; that they have passed is heard on another stream, so that the user's
+// waits for no call of the host's. Kernels of a group meet their peers', which may be alone elsewhere and behind a receive:
+// so the sends and receives of such a group are carried beside them, on that other stream.
 #include <tutti/communicator.h>
 
 #include <atomic>
@@ -53,7 +54,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
 
   struct Call {
     Form form;
-    StreamHandle stream = nullptr;
+    Prepared checked;
+    StreamHandle stream = nullptr, on = nullptr;  // the user's; which it is carried on: of a group all on one
     Lane* lane = nullptr;  // null: to this rank itself
     std::vector<Row> rows;
     bool uniform = true;    // rows of one size, one behind another
@@ -74,7 +76,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
 
   // Without the engine's lock. A call that has been checked, made ready; then those of a group, or one, are numbered and
   // put on their streams. What fails then shows in their operations.
-  Result<std::shared_ptr<Call>> book(const Form& form, StreamHandle stream);
+  Result<std::shared_ptr<Call>> book(const Form& form, Prepared&& checked, StreamHandle stream);
   void launch(std::span<const std::shared_ptr<Call>> calls);
 
   // Between two operations. invalid_state: it has given up.
@@ -127,16 +129,22 @@ class Relay : public std::enable_shared_from_this<Relay> {
   void lay_out(Call& call) const;
   Form slice_of(const Call& call, std::uint32_t slice) const;
   Status number(const std::shared_ptr<Call>& call);
+  GpuWay way_of(const Call& call) const;
+  std::uint64_t pieces_of(const Call& call) const;
   bool kernels_are_well();
   Status begin_next(Lane& lane);
   bool advance(Lane& lane);
 
   Status enqueue(Calls calls);
+  SharedExchange exchange_of(const Call& call) const;
   Status enqueue_kernels(const Call& call);
+  Status enqueue_slices(const Call& call);
   Status enqueue_alone(const Call& call);
   Status enqueue_in(const Call& call, std::uint32_t slice);
   Status enqueue_out(const Call& call, std::uint32_t slice);
   Status enqueue_group(Calls calls, Keep& keep);
+  Status enqueue_beside(Calls pairs, Calls collectives, StreamHandle stream, Keep& keep);
+  Status carry(Calls calls, StreamHandle stream, Keep& keep);
   Status copy_rows(const Call& call, std::uint32_t slice, bool in);
   Status copy_to_self(Calls calls, StreamHandle stream);
   Result<Carriage> write_manifest(Calls calls, Keep& keep);

@@ -11,7 +11,7 @@
 namespace tutti::comm {
 
 namespace {
-constexpr const char* kByKernels = "all_reduce by kernels in the memory of the GPUs";
+constexpr const char* kByKernels = "collectives by kernels in the memory of the GPUs";
 constexpr std::size_t kMostWays = 4096;  // remembered
 }  // namespace
 
@@ -72,26 +72,33 @@ Result<std::string> Member::use_gpu() {
   return std::string(kByKernels);
 }
 
-GpuWay Member::gpu_way(const AllReduce& call) {
+bool Member::uses_peers() {
+  std::lock_guard alone(relay_mutex_);
+  return relay_ && relay_->has_peers();
+}
+
+Member::GpuChoice Member::gpu_choice(const Prepared& call) {
   auto held = engine_->lock();
-  const std::uint64_t bytes = call.count * size_of(call.type);
-  if (const auto known = gpu_ways_.find(bytes); known != gpu_ways_.end()) return known->second;
-  GpuQuestion question{bytes, rank_count(), 0, false};
+  const Collective what = call.call.collective;
+  const std::tuple key{what, call.call.root, call.bytes};
+  if (const auto known = gpu_choices_.find(key); known != gpu_choices_.end()) return known->second;
+  GpuQuestion question{what, call.bytes, rank_count(), 0, false};
   Question host;
-  host.request = {Collective::all_reduce, rank_count(), 0, true, levels_, {}, engine_->settings().channels};
-  host.bytes = bytes;
+  host.request = {what, rank_count(), call.call.root, true, levels_, {}, engine_->settings().channels};
+  host.bytes = call.bytes;
   if (const auto plans = planner_.plans(host)) {
     question.host_seconds = plans->front().seconds;
     question.host_rule = plans->front().reason.starts_with("TUTTI_");
   }
-  if (gpu_ways_.size() >= kMostWays) gpu_ways_.clear();
-  return gpu_ways_[bytes] = gpu_plans(question, engine_->settings()).front().way;
+  if (gpu_choices_.size() >= kMostWays) gpu_choices_.clear();
+  const GpuPlan best = gpu_plans(question, engine_->settings()).front();
+  return gpu_choices_[key] = {best.way, best.seconds};
 }
 
-Status Member::start_in_kernel(const AllReduce& call, const std::shared_ptr<Operation>& operation) {
+Status Member::start_in_kernel(const Prepared& call, const std::shared_ptr<Operation>& operation) {
   if (destroyed_) return Status(Code::invalid_state, "the communicator was destroyed");
   if (!broken_.ok()) return broken_;
-  operation->call = {Collective::all_reduce, call.type, call.op, 0, call.count};
+  operation->call = named(call);
   operation->in_kernel = true;
   operation->sequence = next_sequence_++;
   if (window_.empty()) first_sequence_ = operation->sequence;
@@ -105,7 +112,8 @@ Work Member::start_on(StreamHandle stream, const Form& form) {
   const auto refused = [&](Code code, const std::string& why) {
     return refuse(Status(code, fmt::format("{} on a stream: {}", name_of(collective_of(form)), why)));
   };
-  if (const auto checked = prepare(form, {rank_, rank_count()}); !checked) return refuse(checked.status());
+  auto checked = prepare(form, {rank_, rank_count()});
+  if (!checked) return refuse(checked.status());
   const auto gpu = device();
   if (!gpu) return refused(gpu.status().code(), gpu.status().text());
   const auto capturing = (*gpu)->capturing(stream);
@@ -116,7 +124,7 @@ Work Member::start_on(StreamHandle stream, const Form& form) {
                    "call it outside of the capture");
   const auto carrier = relay();  // not before: a capture bears no allocation
   if (!carrier) return refused(carrier.status().code(), carrier.status().text());
-  auto call = (*carrier)->book(form, stream);
+  auto call = (*carrier)->book(form, std::move(*checked), stream);
   if (!call) return refused(call.status().code(), call.status().text());
   {
     auto held = engine_->lock();

@@ -56,21 +56,30 @@ struct SharedWords {
   static constexpr std::uint32_t kAborted = 1, kMismatch = 2;
 };
 
-// all_reduce in one kernel among ranks whose areas all can reach. Every rank has one: halves that calls use in turn, and
-// behind them flags, zero before the first call. All ranks give the same sizes, and the same numbers.
-struct SharedReduction {
+// A collective in one kernel among ranks whose areas all can reach. Each rank puts rows of its input into its own area, all
+// meet, and each takes one row out of the others' areas: the sum of everybody's, or a copy of some ranks', which become
+// rows of its output. Every rank has an area: halves that calls use in turn, and behind them flags, zero before the first
+// call. All ranks give the same type, count, blocks and numbers, whatever their part is.
+struct SharedExchange {
   static constexpr int kMostRanks = 8, kMostBlocks = 32;
   static constexpr std::size_t kFlagWords = std::size_t(kMostBlocks) * kMostRanks;  // one a block and rank
   static constexpr std::size_t kFlagBytes = kFlagWords * 5 * sizeof(std::uint32_t);  // flags; two calls of two words each
   static std::size_t area_bytes(std::size_t half) { return 2 * half + kFlagBytes; }
   static constexpr std::uint32_t meetings(bool two_shot) { return two_shot ? 2 : 1; }
+  // Of `count` elements in an area, where the next row begins at a multiple of 16 bytes.
+  static constexpr std::size_t row_bytes(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-  bool two_shot = false;
+  bool reduces = true;        // else bytes are copied
+  bool two_shot = false;      // an all_reduce of which each rank adds a share, and all meet once more
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
   const std::byte* input = nullptr;
-  std::byte* output = nullptr;  // may be input
-  std::size_t count = 0;        // fits into a half
+  std::byte* output = nullptr;  // may be input, or a row of it, or the other way round
+  std::size_t count = 0;        // of a row
+  std::size_t input_pitch = 0, output_pitch = 0;  // bytes from a row to the next
+  int rows = 1;                 // that this rank puts in; they fit into a half
+  int row = 0;                  // the one that it takes
+  int from = 0, until = 0;      // of these ranks; a reduction: of all, or of none
   int rank = 0, ranks = 1, blocks = 1;
   std::byte* areas[kMostRanks] = {};
   std::size_t half = 0;       // bytes, a multiple of 16
@@ -133,7 +142,7 @@ class Device {
   virtual Status reduce(StreamHandle stream, const DeviceReduction& reduction) = 0;
   virtual Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
                       std::size_t count) = 0;
-  virtual Status all_reduce(StreamHandle stream, const SharedReduction& reduction) = 0;
+  virtual Status exchange(StreamHandle stream, const SharedExchange& exchange) = 0;
 
   // Of its memory, for other devices: a dma-buf, whose descriptor is the caller's, and where in it the memory begins.
   // unsupported: why there is none.

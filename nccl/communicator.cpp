@@ -11,6 +11,19 @@
 using tutti::nccl::CustomReduction;
 using tutti::nccl::Outcome;
 
+namespace {
+
+// Collective. Of one host: others have nothing of it.
+bool all_have_gpus(tutti::Communicator& ranks, bool mine) {
+  if (ranks.rank_count() < 2 || ranks.local_rank_count() != ranks.rank_count()) return false;
+  std::uint8_t all = mine;
+  tutti::Work work = ranks.all_reduce(
+      {.input = &all, .output = &all, .count = 1, .type = tutti::DataType::u8, .op = tutti::ReduceOp::min});
+  return work.wait().ok() && all;
+}
+
+}  // namespace
+
 Outcome ncclComm::state() {
   {
     const std::lock_guard held(mutex_);
@@ -97,10 +110,13 @@ Outcome ncclComm::made(tutti::Result<tutti::Communicator> result) {
   communicator_ = std::move(*result);
   if (origin_.gpu)
     if (const auto member = tutti::comm::Member::of(communicator_)) member->use_device(origin_.gpu);
+  // Where they do not reach each other's memory the log says why, and operations go through the host's.
+  if (all_have_gpus(communicator_, origin_.gpu != nullptr)) (void)communicator_.use_gpu();
   {
     const std::lock_guard held(mutex_);
     made_ = true;
-    if (!aborted_) return {};
+    if (!aborted_ && communicator_.rank_count() == 0) return {};
+    if (!aborted_) return tutti::nccl::outcome_of(communicator_.status());
   }
   communicator_.abort("ncclCommAbort");
   return {ncclInvalidUsage, "the communicator was aborted while it was being made"};

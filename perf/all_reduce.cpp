@@ -10,7 +10,7 @@ Shape shape(std::size_t count, int, int, int) {
 
 Work start(Communicator& ranks, const Call& c) {
   return ranks.all_reduce(
-      {.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op, .factor = c.factor});
+      {.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op, .factor = c.factor, .stream = c.stream});
 }
 
 const Benchmark kBenchmark{.program = "all_reduce_perf",

@@ -13,7 +13,7 @@ Shape shape(std::size_t count, int rank, int rank_count, int) {
 }
 
 Work start(Communicator& ranks, const Call& c) {
-  return ranks.all_to_all({.input = c.input, .output = c.output, .count = c.count, .type = c.type});
+  return ranks.all_to_all({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .stream = c.stream});
 }
 
 const Benchmark kBenchmark{.program = "alltoall_perf",

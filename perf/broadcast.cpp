@@ -9,7 +9,7 @@ Shape shape(std::size_t count, int rank, int, int root) {
 }
 
 Work start(Communicator& ranks, const Call& c) {
-  return ranks.broadcast({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .root = c.root});
+  return ranks.broadcast({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .root = c.root, .stream = c.stream});
 }
 
 const Benchmark kBenchmark{.program = "broadcast_perf",

@@ -17,7 +17,7 @@ Work start(Communicator& ranks, const Call& c) {
                        .type = c.type,
                        .op = c.op,
                        .root = c.root,
-                       .factor = c.factor});
+                       .factor = c.factor, .stream = c.stream});
 }
 
 const Benchmark kBenchmark{.program = "reduce_perf",

@@ -16,7 +16,7 @@ Shape shape(std::size_t count, int rank, int rank_count, int) {
 
 Work start(Communicator& ranks, const Call& c) {
   return ranks.reduce_scatter(
-      {.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op, .factor = c.factor});
+      {.input = c.input, .output = c.output, .count = c.count, .type = c.type, .op = c.op, .factor = c.factor, .stream = c.stream});
 }
 
 const Benchmark kBenchmark{.program = "reduce_scatter_perf",

@@ -15,7 +15,7 @@ Shape shape(std::size_t count, int rank, int rank_count, int root) {
 }
 
 Work start(Communicator& ranks, const Call& c) {
-  return ranks.scatter({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .root = c.root});
+  return ranks.scatter({.input = c.input, .output = c.output, .count = c.count, .type = c.type, .root = c.root, .stream = c.stream});
 }
 
 const Benchmark kBenchmark{.program = "scatter_perf",

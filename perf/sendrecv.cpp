@@ -14,8 +14,8 @@ Shape shape(std::size_t count, int rank, int rank_count, int) {
 Work start(Communicator& ranks, const Call& c) {
   const int n = ranks.rank_count(), rank = ranks.rank();
   ranks.begin_group();
-  (void)ranks.send({.input = c.input, .count = c.count, .type = c.type, .peer = (rank + 1) % n});
-  (void)ranks.recv({.output = c.output, .count = c.count, .type = c.type, .peer = (rank + n - 1) % n});
+  (void)ranks.send({.input = c.input, .count = c.count, .type = c.type, .peer = (rank + 1) % n, .stream = c.stream});
+  (void)ranks.recv({.output = c.output, .count = c.count, .type = c.type, .peer = (rank + n - 1) % n, .stream = c.stream});
   return ranks.end_group();
 }
 

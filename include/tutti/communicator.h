@@ -160,8 +160,8 @@ struct Recv {
 
 // What the planner chose for one operation.
 struct Choice {
-  std::string algorithm;   // a generator's name: "ring", "direct", ...
-  std::string transport;   // "shm", "tcp", "shm+tcp"; "self" for one rank
+  std::string algorithm;   // a generator's name: "ring", "direct", ...; of kernels among GPUs "one-shot" or "two-shot"
+  std::string transport;   // "shm", "tcp", "shm+tcp"; "self" for one rank; "gpu" for those kernels
   double seconds = 0;      // how long one such operation is predicted to take
 };
 
@@ -223,8 +223,8 @@ class Communicator {
   Work recv(const Recv& call);
 
   // Collective, blocks: ranks that call on streams of GPUs find out whether they reach each other's memory, by writing and reading.
-  // Where they do, an all_reduce is a kernel from then on, and all ranks make it on streams, or none; where they do not, nothing
-  // changes. Says which and why. unsupported: no GPU here; errors of an operation. Not inherited by split, shrink and grow.
+  // Where they do, collectives (not the _v forms) on streams are kernels from then on, all ranks make one on streams, or none, and
+  // explain() speaks of those; where they do not, nothing changes. Says which and why. unsupported: no GPU here; errors of an operation. Not inherited by split, shrink and grow.
   Result<std::string> use_gpu();
 
   // Between the two, operations on this communicator from this thread are gathered; end_group() starts them together and

@@ -2,7 +2,7 @@
 // Carry: takes the slices of several passages (core/passage.h) into their slots and out again, each as soon as its lane
 // allows. A block looks after its lanes in turn, so none waits for another; the host is at the other end.
 #include <core/passage.h>
-#include <kernels/cuda/thread.h>
+#include <kernels/cuda/move.h>
 
 namespace tutti::kernels::cuda {
 
@@ -66,23 +66,9 @@ struct Carry {
       copy(p.output + p.rows[r].at + slice * p.each, from, p.bytes(r, slice), thread);
   }
 
-  // By the block. Several loads are under way before the first is stored: each takes a trip over the bus.
   template <class Thread>
   static TUTTI_ANYWHERE void copy(std::byte* to, const std::byte* from, std::size_t bytes, Thread& thread) {
-    const std::size_t me = thread.in_block(), all = thread.block_size();
-    const bool packed = (std::uintptr_t(to) | std::uintptr_t(from)) % sizeof(Pack) == 0;
-    const std::size_t packs = packed ? bytes / sizeof(Pack) : 0;
-    constexpr std::size_t kAtOnce = 4;
-    for (std::size_t k = me; k < packs; k += kAtOnce * all) {
-      Pack some[kAtOnce];
-      TUTTI_UNROLL
-      for (std::size_t j = 0; j < kAtOnce; ++j)
-        if (k + j * all < packs) some[j] = load_pack(from + (k + j * all) * sizeof(Pack));
-      TUTTI_UNROLL
-      for (std::size_t j = 0; j < kAtOnce; ++j)
-        if (k + j * all < packs) store_pack(to + (k + j * all) * sizeof(Pack), some[j]);
-    }
-    for (std::size_t k = packs * sizeof(Pack) + me; k < bytes; k += all) to[k] = from[k];
+    move_bytes(to, from, bytes, thread.in_block(), thread.block_size());
   }
 };
 

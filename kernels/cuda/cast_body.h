@@ -14,28 +14,6 @@ struct CastArguments {
   std::size_t count = 0;
 };
 
-// As cast_value.h names the types: narrow floats by their format.
-template <DataType kType>
-struct CastTag {
-  using type = typename Number<kType>::T;
-};
-template <>
-struct CastTag<DataType::f16> {
-  using type = F16;
-};
-template <>
-struct CastTag<DataType::bf16> {
-  using type = Bf16;
-};
-template <>
-struct CastTag<DataType::f8e4m3> {
-  using type = F8e4m3;
-};
-template <>
-struct CastTag<DataType::f8e5m2> {
-  using type = F8e5m2;
-};
-
 template <DataType kFrom, DataType kTo>
 struct Cast {
   using Arguments = CastArguments;
@@ -58,7 +36,7 @@ struct Cast {
     else if constexpr (kThroughF32)
       return Number<kTo>::narrow(Number<kFrom>::widen(value));
     else
-      return cast_write<typename CastTag<kTo>::type>(cast_read<typename CastTag<kFrom>::type>(value));
+      return cast_write<typename Number<kTo>::Format>(cast_read<typename Number<kFrom>::Format>(value));
   }
 
   static TUTTI_ANYWHERE void many(std::byte* out, const std::byte* in) {

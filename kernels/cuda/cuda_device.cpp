@@ -296,14 +296,15 @@ class CudaDevice final : public Device {
     return status_of(cudaError_t(table_of(from).cast[int(to)](blocks_for(count * size_of(from)), stream, &a)),
                      "the kernel of a cast");
   }
-  Status all_reduce(StreamHandle stream, const SharedReduction& r) override {
-    TUTTI_CHECK(r.blocks >= 1 && r.blocks <= SharedReduction::kMostBlocks && r.ranks <= kSharedRanks &&
-                r.count * size_of(r.type) <= r.half);
+  Status exchange(StreamHandle stream, const SharedExchange& r) override {
+    TUTTI_CHECK(r.blocks >= 1 && r.blocks <= SharedExchange::kMostBlocks && r.ranks <= kSharedRanks &&
+                r.row_bytes(r.count * size_of(r.type)) * std::size_t(r.rows) <= r.half);
     const Current use(index_);
     const SharedArguments a = arguments_of(r, rounded_factor(r.type, r.factor));
     const TypeTable& table = table_of(r.type);
-    const Launch launch = (r.two_shot ? table.two_shot : table.one_shot)[combine_of(r.op)];
-    return status_of(cudaError_t(launch(r.blocks, stream, &a)), "the kernel of an all_reduce");
+    const int error = !r.reduces ? launch_collect(r.blocks, stream, a)
+                                 : (r.two_shot ? table.two_shot : table.one_shot)[combine_of(r.op)](r.blocks, stream, &a);
+    return status_of(cudaError_t(error), "the kernel of a collective");
   }
 
   // The driver wants whole pages of the host.

@@ -26,8 +26,10 @@ struct CudaThread {
   }
 };
 
+// Arguments stay where the launch has put them, for functions that take them by address and for indices that are not known
+// when compiled: without __grid_constant__ each thread would have a copy of its own in local memory.
 template <class Body>
-__global__ void __launch_bounds__(kThreads) run(const typename Body::Arguments arguments) {
+__global__ void __launch_bounds__(kThreads) run(const __grid_constant__ typename Body::Arguments arguments) {
   CudaThread thread;
   Body{}(arguments, thread);
 }

@@ -17,9 +17,10 @@ TUTTI_ANYWHERE To bits_as(From value) {
   return __builtin_bit_cast(To, value);
 }
 
-// T: in memory. Acc: what is added.
+// T: in memory. Acc: what is added. Format: the type's name in kernels/cast_value.h.
 template <class Element, class Unsigned>
 struct IntegerNumber {
+  using Format = Element;
   using T = Element;
   using Acc = Element;
   static constexpr bool kFloat = false;
@@ -37,6 +38,7 @@ struct IntegerNumber {
 
 template <class Element, class Word, Word kNan>
 struct WideNumber {
+  using Format = Element;
   using T = Element;
   using Acc = Element;
   using Bits = Word;
@@ -45,8 +47,9 @@ struct WideNumber {
   static TUTTI_ANYWHERE T narrow(Acc value) { return value == value ? value : bits_as<T>(Word(kNan)); }
 };
 
-template <class Format>
+template <class Narrow>
 struct NarrowNumber {
+  using Format = Narrow;
   using T = typename Format::Bits;
   using Acc = float;
   using Bits = std::uint32_t;

@@ -142,7 +142,7 @@ struct Reduce {
     const std::size_t loose = a.count - packs * kWidth;
     for (std::size_t i = thread; i < loose; i += threads) single(a, i < before ? i : i + packs * kWidth);
   }
-  // The same, for those that are a small part of another kernel.
+  // The same, once for all that want as many as n.
   static TUTTI_ANYWHERE_ONCE void run_apart(const Arguments& a, std::size_t thread, std::size_t threads) {
     run(a, thread, threads);
   }

@@ -1,7 +1,8 @@
 #pragma once
-// all_reduce inside one kernel, for small sizes and ranks whose memory all can reach (peer-mapped): one-shot (everybody
-// reads everything) and two-shot (everybody reduces a share, then everybody reads the shares). Both give the bits of
-// one reduction over all ranks' inputs in rank order.
+// Collectives inside one kernel, for ranks whose memory all can reach (peer-mapped). Everybody puts what others want into
+// its own memory, all meet, everybody takes what it wants out of the others': OneShot adds it up, Collect copies it. For an
+// all_reduce there is TwoShot, too: everybody reduces a share, all meet again, everybody reads the shares. Reductions have
+// the bits of one over all ranks' inputs in rank order; copies have all bits.
 //
 // Each rank has an exchange buffer of two halves, used in turn, and flags; both are mapped by all. One block deals with
 // its own part of the vector throughout and meets the same block of the other ranks, so no grid-wide barrier is needed.
@@ -11,18 +12,21 @@
 // waits for it looks at `abort` now and then, which the host sets. Either way the kernel ends, says so in `words`, and
 // the output is unspecified. After that flags and halves are void.
 #include <core/device.h>
+#include <kernels/cuda/move.h>
 #include <kernels/cuda/reduce_body.h>
 
 namespace tutti::kernels::cuda {
 
-inline constexpr int kSharedRanks = SharedReduction::kMostRanks;
+inline constexpr int kSharedRanks = SharedExchange::kMostRanks;
 static_assert(kSharedRanks <= kPassInputs);
-inline constexpr std::size_t kFlagWords = SharedReduction::kFlagWords;
+inline constexpr std::size_t kFlagWords = SharedExchange::kFlagWords;
 
 struct SharedArguments {
   const std::byte* input = nullptr;
-  std::byte* output = nullptr;  // may be input
-  std::size_t count = 0;
+  std::byte* output = nullptr;
+  std::size_t count = 0;  // of a row: elements; of Collect, bytes
+  std::size_t input_pitch = 0, output_pitch = 0, row_bytes = 0;  // from a row to the next; in an area
+  int rows = 1, row = 0, from = 0, until = 0;
   int rank = 0, ranks = 1;
   std::byte* exchange[kSharedRanks] = {};   // this call's half of each rank's area; at a multiple of 16
   std::uint32_t* flags[kSharedRanks] = {};  // of each rank, zero before the first call
@@ -35,9 +39,12 @@ struct SharedArguments {
   const std::byte* factor_on_device = nullptr;  // instead, of the type
 };
 
-inline SharedArguments arguments_of(const SharedReduction& r, std::uint64_t rounded_factor) {
+inline SharedArguments arguments_of(const SharedExchange& r, std::uint64_t rounded_factor) {
   SharedArguments a;
-  a.input = r.input, a.output = r.output, a.count = r.count;
+  const std::size_t bytes = r.count * size_of(r.type);
+  a.input = r.input, a.output = r.output, a.count = r.reduces ? r.count : bytes;
+  a.input_pitch = r.input_pitch, a.output_pitch = r.output_pitch, a.row_bytes = r.row_bytes(bytes);
+  a.rows = r.rows, a.row = r.row, a.from = r.from, a.until = r.until;
   a.rank = r.rank, a.ranks = r.ranks;
   for (int k = 0; k < r.ranks; ++k) {
     a.exchange[k] = r.areas[k] + r.number % 2 * r.half;
@@ -115,10 +122,9 @@ struct SharedSteps {
   using T = typename Number<kType>::T;
   static TUTTI_ANYWHERE std::size_t bytes(std::size_t elements) { return elements * sizeof(T); }
 
-  // out = in, scaled where premul_sum wants it.
-  template <class Thread>
-  static TUTTI_ANYWHERE void copy(const SharedArguments& a, std::byte* out, const std::byte* in, Part part, bool scaled,
-                                  Thread& thread) {
+  // out = in, scaled where premul_sum wants it. By this thread of so many, as below.
+  static TUTTI_ANYWHERE_ONCE void copy(const SharedArguments& a, std::byte* out, const std::byte* in, Part part,
+                                       bool scaled, std::size_t thread, std::size_t threads) {
     ReduceArguments one;
     one.out = out + bytes(part.begin);
     one.inputs[0] = in + bytes(part.begin);
@@ -127,21 +133,22 @@ struct SharedSteps {
     one.factors[0] = a.factor;
     if (scaled && a.factor_on_device)
       one.factors[0] = word_of(Number<kType>::widen(*reinterpret_cast<const T*>(a.factor_on_device)));
-    Reduce<kType, kSum, 1>::run_apart(one, thread.in_block(), thread.block_size());
+    Reduce<kType, kSum, 1>::run(one, thread, threads);
   }
 
-  // out = the tree over all ranks' exchange buffers.
-  template <Combine kOp, class Thread>
-  static TUTTI_ANYWHERE void reduce(const SharedArguments& a, std::byte* out, Part part, Thread& thread) {
+  // out = the tree over the row of all ranks' exchange buffers.
+  template <Combine kOp>
+  static TUTTI_ANYWHERE_ONCE void reduce(const SharedArguments& a, std::byte* out, Part part, std::size_t thread,
+                                         std::size_t threads) {
     ReduceArguments all;
     all.n = a.ranks;
     all.out = out + bytes(part.begin);
     TUTTI_UNROLL
     for (int r = 0; r < kSharedRanks; ++r)
-      if (r < a.ranks) all.inputs[r] = a.exchange[r] + bytes(part.begin);
+      if (r < a.ranks) all.inputs[r] = a.exchange[r] + std::size_t(a.row) * a.row_bytes + bytes(part.begin);
     all.count = part.end - part.begin;
     all.divide_by = a.divide_by;
-    Reduce<kType, kOp, 0>::run_apart(all, thread.in_block(), thread.block_size());
+    Reduce<kType, kOp, 0>::run(all, thread, threads);
   }
 };
 
@@ -152,11 +159,13 @@ struct OneShot {
   template <class Thread>
   TUTTI_ANYWHERE void operator()(const Arguments& a, Thread& thread) const {
     using Steps = SharedSteps<kType>;
+    const std::size_t me = thread.in_block(), all = thread.block_size();
     begin(a, thread);
     const Part part = part_of({0, a.count}, thread.block(), thread.count() / thread.block_size());
-    Steps::copy(a, a.exchange[a.rank], a.input, part, a.scaled, thread);
+    for (std::size_t r = 0; r < std::size_t(a.rows); ++r)
+      Steps::copy(a, a.exchange[a.rank] + r * a.row_bytes, a.input + r * a.input_pitch, part, a.scaled, me, all);
     if (!meet(a, a.meeting, thread)) return;
-    Steps::template reduce<kOp>(a, a.output, part, thread);
+    if (a.from != a.until) Steps::template reduce<kOp>(a, a.output, part, me, all);
   }
 };
 
@@ -167,17 +176,42 @@ struct TwoShot {
   template <class Thread>
   TUTTI_ANYWHERE void operator()(const Arguments& a, Thread& thread) const {
     using Steps = SharedSteps<kType>;
+    const std::size_t me = thread.in_block(), all = thread.block_size();
     begin(a, thread);
     const std::size_t blocks = thread.count() / thread.block_size();
     const auto part = [&](int share) {
       return part_of(part_of({0, a.count}, std::size_t(share), std::size_t(a.ranks)), thread.block(), blocks);
     };
-    for (int r = 0; r < a.ranks; ++r) Steps::copy(a, a.exchange[a.rank], a.input, part(r), a.scaled, thread);
+    for (int r = 0; r < a.ranks; ++r) Steps::copy(a, a.exchange[a.rank], a.input, part(r), a.scaled, me, all);
     if (!meet(a, a.meeting, thread)) return;
-    Steps::template reduce<kOp>(a, a.exchange[a.rank], part(a.rank), thread);  // nobody else reads that share there yet
+    Steps::template reduce<kOp>(a, a.exchange[a.rank], part(a.rank), me, all);  // nobody else reads that share there yet
     if (!meet(a, a.meeting + 1, thread)) return;
-    for (int r = 0; r < a.ranks; ++r) Steps::copy(a, a.output, a.exchange[r], part(r), false, thread);
+    for (int r = 0; r < a.ranks; ++r) Steps::copy(a, a.output, a.exchange[r], part(r), false, me, all);
   }
 };
+
+// Bytes. Ranks begin with different peers, so that they do not all read from the same.
+struct Collect {
+  using Arguments = SharedArguments;
+
+  template <class Thread>
+  TUTTI_ANYWHERE void operator()(const Arguments& a, Thread& thread) const {
+    begin(a, thread);
+    const Part part = part_of({0, a.count}, thread.block(), thread.count() / thread.block_size());
+    const auto move = [&](std::byte* to, const std::byte* from) {
+      move_bytes(to + part.begin, from + part.begin, part.end - part.begin, thread.in_block(), thread.block_size());
+    };
+    for (std::size_t r = 0; r < std::size_t(a.rows); ++r)
+      move(a.exchange[a.rank] + r * a.row_bytes, a.input + r * a.input_pitch);
+    if (!meet(a, a.meeting, thread)) return;
+    const int peers = a.until - a.from;
+    for (int k = 0; k < peers; ++k) {
+      const int at = (a.rank + k) % peers;
+      move(a.output + std::size_t(at) * a.output_pitch, a.exchange[a.from + at] + std::size_t(a.row) * a.row_bytes);
+    }
+  }
+};
+
+int launch_collect(int blocks, void* stream, const SharedArguments& arguments);
 
 }  // namespace tutti::kernels::cuda

@@ -15,7 +15,7 @@
 #if defined(__CUDACC__)
 #define TUTTI_ANYWHERE __host__ __device__ __forceinline__
 #define TUTTI_ANYWHERE_ONCE \
-  __host__ __device__ __noinline__  // one copy of a large function: the compiler takes minutes
+  inline __host__ __device__ __noinline__  // one copy of a large function: the compiler takes minutes
 #define TUTTI_UNROLL _Pragma("unroll")
 #else
 #define TUTTI_ANYWHERE __attribute__((always_inline)) inline

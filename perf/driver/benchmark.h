@@ -34,6 +34,7 @@ struct Call {
   ReduceOp op = ReduceOp::sum;
   int root = 0;
   double factor = 1.0;
+  DeviceStream stream;  // given: the buffers are a GPU's
 };
 
 struct Benchmark {

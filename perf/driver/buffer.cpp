@@ -42,11 +42,14 @@ Result<void*> ordinary(std::size_t bytes) {
 
 }  // namespace
 
-Result<Buffer> Buffer::make(std::size_t capacity, std::size_t most_shift, bool allocated) {
+Result<Buffer> Buffer::make(std::size_t capacity, std::size_t most_shift, Memory where) {
+  const bool allocated = where == Memory::allocated;
   const std::size_t bytes = kPage + most_shift + capacity + kGuard;
   const auto memory = allocated ? allocate(bytes) : ordinary(bytes);
   if (!memory.ok()) return memory.status();
   Buffer buffer;
+  buffer.bytes_ = bytes;
+  if (where == Memory::cuda) buffer.on_gpu_.reset(static_cast<std::byte*>(gpu_allocate(bytes)));
   buffer.memory_ = {static_cast<std::byte*>(*memory), Unmap{allocated ? 0 : bytes}};
   buffer.set_shift(0);
   buffer.arm(capacity + most_shift, std::byte{1});
@@ -60,6 +63,18 @@ void Buffer::arm(std::size_t used, std::byte filler) {
   std::memset(data_ - kGuard, int(kGuardByte), kGuard);
   std::memset(data_, int(filler), used);
   std::memset(data_ + used, int(kGuardByte), kGuard);
+}
+
+void Buffer::upload(gpu_stream stream) {
+  if (!on_gpu_) return;
+  gpu_copy(on_gpu_.get(), memory_.get(), bytes_, stream);
+  gpu_synchronize(stream);
+}
+
+void Buffer::download(gpu_stream stream) {
+  if (!on_gpu_) return;
+  gpu_copy(memory_.get(), on_gpu_.get(), bytes_, stream);
+  gpu_synchronize(stream);
 }
 
 std::size_t Buffer::damaged() const {

@@ -80,11 +80,10 @@ void check_from(Options& o, const std::string& text) {
 }
 
 void memory_from(Options& o, const std::string& text) {
-  if (text == "cuda") throw CLI::ValidationError("--memory", "this build has no CUDA");
   if (text == "0" || text == "1")
     o.memory_report = text == "1";  // nccl-tests' --memory
-  else if (text == "host" || text == "allocated")
-    o.allocated = text == "allocated";
+  else if (text == "host" || text == "allocated" || text == "cuda")
+    o.memory = text == "host" ? Memory::host : text == "cuda" ? Memory::cuda : Memory::allocated;
   else
     refuse("--memory", text, "host, allocated or cuda");
 }
@@ -215,10 +214,11 @@ void add_results(CLI::App& app, Options& o) {
   add(app, "-R,--local_register", "1: buffers by tutti::allocate, which ranks of one host read in place, as --memory allocated", "0|1",
       [&o](const std::string& text) {
         if (text != "0" && text != "1") refuse("-R", text, "0 or 1 (2, symmetric windows, is of GPUs)");
-        o.allocated = text == "1";
+        if (text == "1") o.memory = Memory::allocated;
+        else if (o.memory == Memory::allocated) o.memory = Memory::host;
       })
       ->group(group);
-  add(app, "--memory", "where buffers lie: host, or allocated (by tutti::allocate)", "host|allocated|cuda", [&o](const std::string& text) {
+  add(app, "--memory", "where buffers lie: host, allocated (by tutti::allocate), or cuda (ranks take the GPUs of their host in turn)", "host|allocated|cuda", [&o](const std::string& text) {
     memory_from(o, text);
   })->group(group);
   const auto file = [&](const char* names, const char* help, std::string& into) {
@@ -236,18 +236,18 @@ void add_results(CLI::App& app, Options& o) {
   add_int(app, "--member", "", o.member_fd, 0)->group("");
 }
 
-// nccl-tests' flags for things that host memory does not have: valid at their default only.
+// nccl-tests' flags for things that there are not: valid at their default only.
 void add_refused(CLI::App& app) {
   const auto refused = [&app](const char* names, const char* value, const char* reason) {
     add(app, names, fmt::format("only {}: {}", value, reason), "N", [=](const std::string& text) {
       if (text != value) throw CLI::ValidationError(names, fmt::format("'{}' cannot be obeyed: {}", text, reason));
-    })->group("Of nccl-tests, without a meaning on host memory");
+    })->group("Of nccl-tests, without a meaning here");
   };
-  refused("-G,--cudagraph", "0", "operations on host memory are not captured into CUDA graphs");
-  refused("-x,--cta_policy", "0", "there are no thread blocks on host memory");
-  refused("-D,--device_implementation", "0", "there is no device API on host memory");
-  refused("-V,--device_cta_count", "16", "there are no thread blocks on host memory");
-  refused("-y,--stream_null", "0", "there are no streams on host memory");
+  refused("-G,--cudagraph", "0", "operations are not captured into CUDA graphs, on host memory nor on a GPU's: the host takes part");
+  refused("-x,--cta_policy", "0", "thread blocks are not chosen, and there are none on host memory");
+  refused("-D,--device_implementation", "0", "there is no device API, on host memory nor on a GPU's");
+  refused("-V,--device_cta_count", "16", "thread blocks are not chosen, and there are none on host memory");
+  refused("-y,--stream_null", "0", "each rank on a GPU has a stream of its own, and there are none on host memory");
 }
 
 // What no single option can see. Empty when all is well.

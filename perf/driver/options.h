@@ -19,6 +19,9 @@ enum class Average { rank0 = 0, mean = 1, min = 2, max = 3 };
 // After each iteration: nothing; wait and barrier; wait; wait and barrier once for all of -m.
 enum class Blocking { none = 0, barrier_each = 1, wait_each = 2, barrier_outer = 3 };
 
+// Where buffers lie: by tutti::allocate, on a GPU.
+enum class Memory { host, allocated, cuda };
+
 struct AddedRun {
   std::string file, label;  // label empty: taken from the file's contents
 };
@@ -39,7 +42,7 @@ struct Options {
   bool all_roots = false;
   Blocking blocking = Blocking::none;
   double timeout_s = 0;  // 0: the library's own
-  bool allocated = false;          // buffers by tutti::allocate
+  Memory memory = Memory::host;
   bool cpu_time = false, timestamps = false, memory_report = false, per_iteration = false;
   Average average = Average::mean;
   int skip = 0;                 // first iterations that percentiles leave out

@@ -199,6 +199,8 @@ int run_program(const Benchmark& benchmark, std::span<char* const> args, char** 
     std::fputs(parsed.text.c_str(), parsed.status == kExitOk ? stdout : stderr);
     return parsed.status;
   }
+  if (parsed.options->memory == Memory::cuda && gpu_count() == 0)
+    return refuse(benchmark, kExitFailed, Status(Code::unsupported, gpu_lack()));
   const bool member = parsed.options->member_fd >= 0;
   if (member) words.pop_back();  // --member, which run_members added
   const Result<Goal> goal = goal_from(*parsed.options, environment);

@@ -79,6 +79,7 @@ void Report::progress(const std::string& doing, std::size_t done, std::size_t al
 Watcher Report::watcher() {
   Watcher watcher;
   if (!speaks_) return watcher;
+  watcher.remark = [this](const std::string& text) { say("# " + text + "\n"); };
   watcher.row = [this](const Row& row) { say(row_text(row, options_)); };
   watcher.cycle = [this](int cycle) {
     say(options_.cycles ? fmt::format("# Cycle {} of {}\n", cycle + 1, options_.cycles)

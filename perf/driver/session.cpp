@@ -31,6 +31,10 @@ bool has_barriers(Blocking blocking) {
 
 }  // namespace
 
+Session::~Session() {
+  for (gpu_mark mark : marks_) gpu_release_mark(mark);
+}
+
 struct Session::Trial {
   Recipe recipe;  // without seed
   bool in_place = false;
@@ -58,14 +62,16 @@ Session::Trial Session::make_trial(DataType type, ReduceOp op, int root, std::si
   t.input_bytes = t.shape.input * size;
   t.output_bytes = t.shape.output * size;
   if (in_place) t.output_bytes = std::max(t.shape.input_at + t.shape.input, t.shape.output_at + t.shape.output) * size;
+  const Buffer& in = in_place ? output_ : input_;
   for (std::size_t slot = 0; slot < std::size_t(options_.aggregate); ++slot)
-    t.calls.push_back({.input = t.shape.input ? t.input_at(input_, output_, slot) : nullptr,
-                       .output = t.shape.output ? t.output_at(output_, slot) : nullptr,
+    t.calls.push_back({.input = t.shape.input ? in.there(t.input_at(input_, output_, slot)) : nullptr,
+                       .output = t.shape.output ? output_.there(t.output_at(output_, slot)) : nullptr,
                        .count = count,
                        .type = type,
                        .op = op,
                        .root = root,
-                       .factor = factor_of(ranks_.rank())});
+                       .factor = factor_of(ranks_.rank()),
+                       .stream = stream_});
   return t;
 }
 
@@ -91,17 +97,31 @@ Status Session::prepare_buffers() {
                         "the number of ranks",
                         wanted >> 20, there >> 20)};
   for (auto [buffer, bytes] : {std::pair(&input_, input), std::pair(&output_, output)}) {
-    Result<Buffer> made = Buffer::make(bytes, shift, options_.allocated);
+    Result<Buffer> made = Buffer::make(bytes, shift, options_.memory);
     if (!made.ok()) return made.status();
     *buffer = std::move(made).value();
   }
   return {};
 }
 
+// Ranks take the GPUs of their host in turn. Nothing is allocated once others may be at work on the same one: it could wait for
+// them.
+Status Session::take_gpu(const Watcher& watcher) {
+  gpu_use(world_.local_rank() % gpu_count());
+  stream_ = gpu_make_stream();
+  if (Status s = prepare_buffers(); !s.ok()) return s;
+  if (Status s = wait(world_.barrier()); !s.ok()) return s;
+  const Result<std::string> how = ranks_.use_gpu();
+  if (!how.ok()) return how.status();
+  if (watcher.remark)
+    watcher.remark(fmt::format("{} x {}: {}", gpu_count(), gpu_name(), how.value()));
+  return {};
+}
+
 Status Session::run(Run& into, const Watcher& watcher) {
   if (const int n = ranks_.rank_count(); options_.root >= n)
     return {Code::invalid_argument, fmt::format("-r {}: there are {} ranks", options_.root, n)};
-  if (Status s = prepare_buffers(); !s.ok()) return s;
+  if (Status s = options_.memory == Memory::cuda ? take_gpu(watcher) : prepare_buffers(); !s.ok()) return s;
   std::vector<int> roots{benchmark_.rooted ? options_.root : 0};
   if (benchmark_.rooted && options_.all_roots)
     for (int root = 1; root < ranks_.rank_count(); ++root) roots.push_back(root);
@@ -166,6 +186,7 @@ Status Session::measure_row(Row& row, DataType type, ReduceOp op, int root, std:
 Status Session::measure(Figures& figures, const Trial& trial, std::size_t bytes, int cycle) {
   if (Status s = check(figures, trial, cycle); !s.ok()) return s;
   if (Status s = time(figures, trial); !s.ok()) return s;
+  input_.download(stream()), output_.download(stream());
   const std::size_t damaged = input_.damaged() + output_.damaged();
   out_of_bounds_ += double(damaged);
   saw_wrong_ = saw_wrong_ || damaged || figures.wrong.value_or(0) > 0;
@@ -189,9 +210,11 @@ void Session::fill(const Trial& trial, Checker& checker) {
   output_.arm(trial.output_bytes * trial.calls.size(), kFiller);
   for (std::size_t slot = 0; slot < trial.calls.size(); ++slot)
     checker.fill(trial.input_at(input_, output_, slot), ranks_.rank(), 0, trial.shape.input);
+  input_.upload(stream()), output_.upload(stream());
 }
 
 Verdict Session::verify(const Trial& trial, Checker& checker) {
+  input_.download(stream()), output_.download(stream());
   Verdict verdict;
   for (std::size_t slot = 0; slot < trial.calls.size(); ++slot) {
     if (trial.shape.output) verdict.add(checker.compare(trial.output_at(output_, slot), trial.shape));
@@ -208,6 +231,7 @@ Status Session::check(Figures& figures, const Trial& trial, int cycle) {
     fill(trial, checker);
     if (options_.checks == 0) return {};
     if (Status s = iterate(trial); !s.ok()) return s;
+    if (Status s = settle(); !s.ok()) return s;
     all.add(verify(trial, checker));
   }
   figures.wrong = double(all.wrong);
@@ -224,8 +248,8 @@ Status Session::time(Figures& figures, const Trial& trial) {
     if (Status s = all_reduce(slowest, ReduceOp::max); !s.ok()) return s;
     iterations = iterations_for(slowest[0], options_.iterations);
   }
-  const bool clocks_show =
-      trial.shape.size * size_of(trial.recipe.type) <= kClocksShow && !has_barriers(options_.blocking);
+  const bool small = trial.shape.size * size_of(trial.recipe.type) <= kClocksShow;
+  const bool clocks_show = (small || stream_.given) && !has_barriers(options_.blocking);
   if (clocks_show)
     if (Status s = time_batch(figures, trial, iterations); !s.ok()) return s;
   return time_each(figures, trial, iterations, !clocks_show);
@@ -238,6 +262,7 @@ Status Session::warm_up(const Trial& trial, double& one_us) {
   for (int i = 0; i < iterations; ++i) {
     const Clock::time_point start = Clock::now();
     if (Status s = iterate(trial); !s.ok()) return s;
+    if (Status s = settle(); !s.ok()) return s;
     one_us = std::min(one_us, microseconds(Clock::now() - start));
   }
   return {};
@@ -249,27 +274,21 @@ Status Session::time_batch(Figures& figures, const Trial& trial, int iterations)
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < iterations; ++i)
     if (Status s = iterate(trial); !s.ok()) return s;
+  if (Status s = settle(); !s.ok()) return s;
   const double each = double(iterations) * options_.aggregate;
-  figures.time_us = microseconds(Clock::now() - start) / each;
+  figures.time_us = microseconds(settled_ - start) / each;
   figures.cpu_us = (process_cpu_us() - cpu) / each / options_.threads;
   return {};
 }
 
 Status Session::time_each(Figures& figures, const Trial& trial, int iterations, bool mean_too) {
+  const bool by_stream = stream_.given && options_.blocking == Blocking::none;
   std::vector<double> times;
   times.reserve(std::size_t(iterations));
   if (Status s = wait(world_.barrier()); !s.ok()) return s;
   const double cpu = process_cpu_us();
-  Clock::time_point start = Clock::now();
-  for (int i = 0; i < iterations; ++i) {
-    if (Status s = iterate(trial); !s.ok()) return s;
-    const Clock::time_point end = Clock::now();
-    times.push_back(microseconds(end - start));
-    start = end;
-    if (!has_barriers(options_.blocking)) continue;
-    if (Status s = wait(world_.barrier()); !s.ok()) return s;
-    start = Clock::now();  // a barrier is waited for, not measured
-  }
+  const Status sampled = by_stream ? sample_stream(times, trial, iterations) : sample_clock(times, trial, iterations);
+  if (!sampled.ok()) return sampled;
   add_samples(figures, times, options_.aggregate, options_.skip);
   if (!mean_too) return {};
   double sum = 0;
@@ -280,24 +299,73 @@ Status Session::time_each(Figures& figures, const Trial& trial, int iterations, 
   return {};
 }
 
+Status Session::sample_clock(std::vector<double>& times_us, const Trial& trial, int iterations) {
+  Clock::time_point start = Clock::now();
+  for (int i = 0; i < iterations; ++i) {
+    if (Status s = iterate(trial); !s.ok()) return s;
+    const Clock::time_point end = Clock::now();
+    times_us.push_back(microseconds(end - start));
+    start = end;
+    if (!has_barriers(options_.blocking)) continue;
+    if (Status s = wait(world_.barrier()); !s.ok()) return s;
+    start = Clock::now();  // a barrier is waited for, not measured
+  }
+  return {};
+}
+
+Status Session::sample_stream(std::vector<double>& times_us, const Trial& trial, int iterations) {
+  while (marks_.size() <= std::size_t(iterations)) marks_.push_back(gpu_make_mark());
+  gpu_set_mark(marks_[0], stream());
+  for (int i = 0; i < iterations; ++i) {
+    if (Status s = iterate(trial); !s.ok()) return s;
+    gpu_set_mark(marks_[std::size_t(i) + 1], stream());
+  }
+  if (Status s = settle(); !s.ok()) return s;
+  for (std::size_t i = 0; i < std::size_t(iterations); ++i) times_us.push_back(gpu_between(marks_[i], marks_[i + 1]));
+  return {};
+}
+
 Status Session::iterate(const Trial& trial) {
+  if (Status s = start_all(trial); !s.ok()) return s;
+  return stream_.given && options_.blocking != Blocking::none ? settle() : Status();
+}
+
+Status Session::start_all(const Trial& trial) {
   const bool one_by_one = options_.blocking == Blocking::barrier_each || options_.blocking == Blocking::wait_each;
-  if (trial.calls.size() == 1) return wait(benchmark_.start(ranks_, trial.calls[0]));
+  if (trial.calls.size() == 1) return go_on(benchmark_.start(ranks_, trial.calls[0]));
   if (one_by_one) {
-    for (const Call& call : trial.calls)
-      if (Status s = wait(benchmark_.start(ranks_, call)); !s.ok()) return s;
+    for (const Call& call : trial.calls) {
+      if (Status s = go_on(benchmark_.start(ranks_, call)); !s.ok()) return s;
+      if (Status s = settle(); !s.ok()) return s;
+    }
     return {};
   }
   if (benchmark_.what != Collective::send) {
     ranks_.begin_group();
     for (const Call& call : trial.calls) (void)benchmark_.start(ranks_, call);
-    return wait(ranks_.end_group());
+    return go_on(ranks_.end_group());
   }
   std::vector<Work> works;  // these are groups already, and groups do not nest
   for (const Call& call : trial.calls) works.push_back(benchmark_.start(ranks_, call));
   for (const Work& work : works)
-    if (Status s = wait(work); !s.ok()) return s;
+    if (Status s = go_on(work); !s.ok()) return s;
   return {};
+}
+
+Status Session::go_on(Work work) {
+  if (!stream_.given) return wait(std::move(work));
+  last_ = std::move(work);
+  return last_.test() ? last_.status() : Status();
+}
+
+// The clock is read when the stream has passed: that the library has heard of it, too, is not measured.
+Status Session::settle() {
+  if (!stream_.given) return settled_ = Clock::now(), Status();
+  if (options_.timeout_s > 0)
+    if (Status s = wait(last_); !s.ok()) return s;
+  gpu_synchronize(stream());
+  settled_ = Clock::now();
+  return wait(last_);
 }
 
 Status Session::wait(Work work) {

@@ -59,8 +59,8 @@ std::string heading_text(const Heading& heading, const Options& o) {
   if (!heading.note.empty()) text += fmt::format("# {}\n#\n", heading.note);
   text += "# Using devices\n";
   for (const RankPlace& r : heading.ranks)
-    text += fmt::format("#  Rank {:2} Group {:2} Pid {:6} on {:>10} device {:2} [host] memory\n", r.rank, r.group,
-                        r.process, r.host, r.local_rank);
+    text += fmt::format("#  Rank {:2} Group {:2} Pid {:6} on {:>10} device {:2} [{}] memory\n", r.rank, r.group,
+                        r.process, r.host, r.local_rank, o.memory == Memory::cuda ? "cuda" : "host");
   return text + "#\n";
 }
 

@@ -11,10 +11,32 @@ static void must(cudaError_t error, const char* what) {
   exit(1);
 }
 
+static cudaError_t count_devices(int* count) {
+  *count = 0;
+  const cudaError_t error = cudaGetDeviceCount(count);
+  return error == cudaSuccess && *count == 0 ? cudaErrorNoDevice : error;
+}
+
 int gpu_count(void) {
   int count = 0;
-  must(cudaGetDeviceCount(&count), "the number of GPUs");
-  return count;
+  return count_devices(&count) == cudaSuccess ? count : 0;
+}
+
+const char* gpu_lack(void) {
+  static char text[256];
+  int count = 0;
+  const cudaError_t error = count_devices(&count);
+  snprintf(text, sizeof text, "no GPU can be used here: CUDA says %s (%s); is there a driver, and does nvidia-smi list the GPU?",
+           cudaGetErrorString(error), cudaGetErrorName(error));
+  return text;
+}
+
+const char* gpu_name(void) {
+  static _Thread_local struct cudaDeviceProp properties;
+  int device = 0;
+  must(cudaGetDevice(&device), "the current GPU");
+  must(cudaGetDeviceProperties(&properties, device), "a GPU's properties");
+  return properties.name;
 }
 
 void gpu_use(int device) { must(cudaSetDevice(device), "a GPU"); }
@@ -38,3 +60,19 @@ void gpu_copy(void* to, const void* from, size_t bytes, gpu_stream stream) {
 }
 
 void gpu_synchronize(gpu_stream stream) { must(cudaStreamSynchronize(stream), "a stream"); }
+
+gpu_mark gpu_make_mark(void) {
+  cudaEvent_t event = NULL;
+  must(cudaEventCreate(&event), "an event");
+  return event;
+}
+
+void gpu_set_mark(gpu_mark mark, gpu_stream stream) { must(cudaEventRecord(mark, stream), "an event on a stream"); }
+
+double gpu_between(gpu_mark from, gpu_mark to) {
+  float milliseconds = 0;
+  must(cudaEventElapsedTime(&milliseconds, from, to), "the time between two events");
+  return milliseconds * 1e3;
+}
+
+void gpu_release_mark(gpu_mark mark) { must(cudaEventDestroy(mark), "an event to be destroyed"); }

@@ -7,27 +7,11 @@
  * Sizes count as in nccl-tests: the larger of the two buffers. -t: threads. Ends with 1 if anything is wrong. */
 #define _GNU_SOURCE
 #include <math.h>
-#include <nccl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "perf/gpu/gpu.h"
-
-enum { kMostRanks = 16 };
-
-#define CHECK(call)                                                                                \
-  do {                                                                                             \
-    ncclResult_t result_ = (call);                                                                 \
-    if (result_ != ncclSuccess) {                                                                  \
-      fprintf(stderr, "%s: %s: %s\n", #call, ncclGetErrorString(result_), ncclGetLastError(NULL)); \
-      exit(1);                                                                                     \
-    }                                                                                              \
-  } while (0)
+#include "perf/gpu/nccl_ranks.h"
 
 typedef enum { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv, kOperations } Operation;
 static const char* const kNames[kOperations] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall", "sendrecv"};
@@ -41,7 +25,6 @@ typedef struct {
 typedef struct {
   const Options* options;
   int rank;
-  ncclUniqueId id;
   ncclComm_t comm;
   gpu_stream stream;
   float *here_in, *here_out, *in, *out;
@@ -165,63 +148,27 @@ static int measure(Rank* r) {
   return wrong_sizes;
 }
 
-static int run_rank(Rank* r) {
+static int run_rank(const Start* start) {
+  Rank rank = {.options = start->shared, .rank = start->rank}, *const r = &rank;
+  if (gpu_count() == 0) { /* CUDA bears no question before the processes part */
+    if (r->rank == 0) fprintf(stderr, "nccl_perf: %s\n", gpu_lack());
+    return 1;
+  }
   gpu_use(r->rank % gpu_count());
   r->stream = gpu_make_stream();
   const size_t bytes = r->options->most + 256;
   r->here_in = malloc(bytes), r->here_out = malloc(bytes);
   r->in = gpu_allocate(bytes), r->out = gpu_allocate(bytes), r->seconds = gpu_allocate(sizeof(double));
-  CHECK(ncclCommInitRank(&r->comm, r->options->ranks, r->id, r->rank)); /* nothing is allocated once others may be at work */
+  CHECK(ncclCommInitRank(&r->comm, start->ranks, start->id, r->rank)); /* nothing is allocated once others may be at work */
   if (r->rank == 0)
-    printf("# %s, float, %d ranks (%s) on %d GPUs, %d calls after %d\n#%11s %12s %10s %8s %8s %8s\n", kNames[r->options->operation],
-           r->options->ranks, r->options->threads ? "threads" : "processes", gpu_count(), r->options->calls, r->options->warm_up,
+    printf("# %s, float, %d ranks (%s) on %d GPUs (%s), %d calls after %d\n#%11s %12s %10s %8s %8s %8s\n", kNames[r->options->operation],
+           r->options->ranks, r->options->threads ? "threads" : "processes", gpu_count(), gpu_name(), r->options->calls, r->options->warm_up,
            "bytes", "count", "us", "algbw", "busbw", "wrong");
   const int wrong = measure(r);
   gpu_release(r->in), gpu_release(r->out), gpu_release(r->seconds);
   free(r->here_in), free(r->here_out);
   CHECK(ncclCommDestroy(r->comm));
   return wrong;
-}
-
-static int run_processes(const Options* o) {
-  int pipes[kMostRanks][2];
-  for (int r = 0; r < o->ranks; ++r)
-    if (pipe(pipes[r]) != 0) return 1;
-  for (int r = 0; r < o->ranks; ++r) {
-    if (fork() != 0) continue;
-    Rank rank = {.options = o, .rank = r};
-    if (r == 0) {
-      CHECK(ncclGetUniqueId(&rank.id));
-      for (int other = 1; other < o->ranks; ++other)
-        if (write(pipes[other][1], &rank.id, sizeof rank.id) != sizeof rank.id) exit(1);
-    } else if (read(pipes[r][0], &rank.id, sizeof rank.id) != sizeof rank.id) {
-      exit(1);
-    }
-    exit(run_rank(&rank) != 0);
-  }
-  int failed = 0, status = 0;
-  while (wait(&status) > 0) failed |= status != 0;
-  return failed;
-}
-
-static void* thread_main(void* rank) { return run_rank(rank) ? rank : NULL; }
-
-static int run_threads(const Options* o) {
-  pthread_t threads[kMostRanks];
-  Rank ranks[kMostRanks] = {0};
-  ncclUniqueId id;
-  CHECK(ncclGetUniqueId(&id));
-  int failed = 0;
-  for (int r = 0; r < o->ranks; ++r) {
-    ranks[r].options = o, ranks[r].rank = r, ranks[r].id = id;
-    if (pthread_create(&threads[r], NULL, thread_main, &ranks[r]) != 0) return 1;
-  }
-  for (int r = 0; r < o->ranks; ++r) {
-    void* wrong = NULL;
-    pthread_join(threads[r], &wrong);
-    failed |= wrong != NULL;
-  }
-  return failed;
 }
 
 static size_t bytes_from(const char* text) {
@@ -253,5 +200,6 @@ int main(int argc, char** argv) {
     }
   if (o.ranks < 1 || o.ranks > kMostRanks || o.factor < 2 || o.calls < 1 || o.warm_up < 0 || o.least < 4 || o.least > o.most)
     return fprintf(stderr, "nccl_perf: wanted 1 to %d ranks, a factor from 2, calls from 1, sizes from 4 bytes\n", kMostRanks), 2;
-  return o.threads ? run_threads(&o) : run_processes(&o);
+  const Start start = {.ranks = o.ranks, .run = run_rank, .shared = &o};
+  return o.threads ? run_threads(start) : run_processes(start);
 }

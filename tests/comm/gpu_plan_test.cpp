@@ -53,11 +53,40 @@ TEST(GpuPlan, AnAlgorithmOfTheHostsIsObeyed) {
   EXPECT_EQ(best(1024, 4, settings, question).way, GpuWay::one_shot);
 }
 
+// Of a sum of all there are shares; everything else is one meeting or the host's, whatever the thresholds of all_reduce say.
+TEST(GpuPlan, OtherCollectivesAreOneShotOrTheHosts) {
+  Settings settings;
+  settings.one_shot_threshold = settings.two_shot_threshold = 0;
+  for (const Collective what : {Collective::all_gather, Collective::reduce_scatter, Collective::broadcast, Collective::reduce, Collective::gather,
+                                Collective::scatter, Collective::all_to_all}) {
+    GpuQuestion question;
+    question.collective = what;
+    EXPECT_EQ(best(1 << 20, 4, settings, question).way, GpuWay::one_shot) << name_of(what);
+    question.host_rule = true;
+    EXPECT_EQ(best(1 << 20, 4, settings, question).way, GpuWay::staged) << name_of(what);
+    question.bytes = 1 << 20;
+    EXPECT_EQ(gpu_plans(question, settings).size(), 2u) << name_of(what);
+  }
+}
+
+// Rows of a rank fit into what it puts before the others, and begin at multiples of 16 bytes.
+TEST(GpuPlan, PiecesFit) {
+  for (const std::size_t element : {1, 2, 4, 8})
+    for (const int ranks : {2, 3, 7, 8})
+      for (const auto& [what, rows] : {std::pair(Collective::all_reduce, 1), {Collective::all_gather, 1}, {Collective::broadcast, 1},
+                                       {Collective::reduce_scatter, ranks}, {Collective::scatter, ranks}, {Collective::all_to_all, ranks}}) {
+        const std::uint64_t row = gpu_piece(what, ranks, element) * element;
+        EXPECT_EQ(row % 16, 0u);
+        EXPECT_LE(row * std::uint64_t(rows), kGpuPiece);
+        EXPECT_GT((row + 16 * element) * std::uint64_t(rows), kGpuPiece) << name_of(what) << " " << ranks;
+      }
+}
+
 TEST(GpuPlan, BlocksGrowWithTheBytes) {
   EXPECT_EQ(gpu_blocks(0), 1);
   EXPECT_EQ(gpu_blocks(16 << 10), 1);
   EXPECT_EQ(gpu_blocks((16 << 10) + 1), 2);
-  EXPECT_EQ(gpu_blocks(64 << 20), SharedReduction::kMostBlocks);
+  EXPECT_EQ(gpu_blocks(64 << 20), SharedExchange::kMostBlocks);
 }
 
 }  // namespace

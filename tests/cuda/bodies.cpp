@@ -67,16 +67,16 @@ void reduce(DataType type, Combine op, const Grid& grid, const ReduceArguments& 
 void cast(DataType from, DataType to, const Grid& grid, const CastArguments& arguments) {
   table().cast[int(from)][int(to)](grid, arguments);
 }
-void add_all_reduce(Emulator& emulator, bool two_shot, DataType type, Combine op, const Grid& grid,
-                    const SharedArguments& arguments) {
-  table().shared[two_shot][int(type)][op](emulator, grid, arguments);
+void add_exchange(Emulator& emulator, const SharedExchange& e, const Grid& grid, const SharedArguments& arguments) {
+  if (!e.reduces) return emulator.launch<Collect>(grid, arguments);
+  table().shared[e.two_shot][int(e.type)][combine_of(e.op)](emulator, grid, arguments);
 }
 
 Combine combine_of(ReduceOp op) {
   return op == ReduceOp::prod ? kProd : op == ReduceOp::min ? kMin : op == ReduceOp::max ? kMax : kSum;
 }
 
-std::function<bool()> emulated_kernel(const SharedReduction& r, std::uint64_t seed, std::uint64_t turns) {
+std::function<bool()> emulated_kernel(const SharedExchange& r, std::uint64_t seed, std::uint64_t turns) {
   struct Running {
     explicit Running(std::uint64_t with) : emulator(with) {}
     Emulator emulator;
@@ -84,7 +84,7 @@ std::function<bool()> emulated_kernel(const SharedReduction& r, std::uint64_t se
   };
   const auto running = std::make_shared<Running>(seed);
   running->arguments = kernels::cuda::arguments_of(r, kernels::rounded_factor(r.type, r.factor));
-  add_all_reduce(running->emulator, r.two_shot, r.type, combine_of(r.op), {std::min(r.blocks, 2), 16}, running->arguments);
+  add_exchange(running->emulator, r, {std::min(r.blocks, 2), 16}, running->arguments);
   return [running, turns] { return running->emulator.run_for(turns); };
 }
 

@@ -1,5 +1,5 @@
-// GPUs that reach each other's memory, through real communicators on twins whose kernels are emulated: all_reduce by
-// one-shot and two-shot kernels against the exact sum, the order of streams, no memory taken after the first call; ways
+// GPUs that reach each other's memory, through real communicators on twins whose kernels are emulated: every collective
+// against exact values, all_reduce by one-shot and two-shot kernels, the order of streams, no memory taken after the first call; ways
 // that lose bytes are found and named; ranks that disagree, stay away, abort or are killed in the middle of a meeting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,9 +45,9 @@ class Variable {
 class Gpu : public TwinDevice {
  public:
   explicit Gpu(std::uint64_t seed) : TwinDevice(seed) {
-    make_kernel = [this, seed](const SharedReduction& reduction) {
-      ++(reduction.two_shot ? two_shots : one_shots);
-      return wrap(emulation::emulated_kernel(reduction, seed * 1000 + reduction.number, turns));
+    make_kernel = [this, seed](const SharedExchange& exchange) {
+      ++(exchange.two_shot ? two_shots : one_shots);
+      return wrap(emulation::emulated_kernel(exchange, seed * 1000 + exchange.number, turns));
     };
   }
   int kernels() const { return one_shots + two_shots; }
@@ -85,6 +85,9 @@ Values drawn(int rank, std::size_t n, std::uint64_t seed) {
   Values values(n);
   for (auto& v : values) v = std::int64_t(random() >> 24);
   return values;
+}
+Values part(const Values& of, std::size_t block, std::size_t n) {
+  return {of.begin() + std::ptrdiff_t(block * n), of.begin() + std::ptrdiff_t((block + 1) * n)};
 }
 Values sum_of(int ranks, std::size_t n, std::uint64_t seed) {
   Values sum(n);
@@ -151,6 +154,98 @@ TEST_P(Peers, AllReduceIsAKernel) {
     EXPECT_EQ(r.gpu->two_shots > 0, r.count > 2);  // two ranks have nothing of it
   });
 }
+
+// Each with what it should give, in place and not, and with one kernel or several.
+TEST_P(Peers, EveryCollectiveIsAKernel) {
+  ranks(GetParam(), 15, [](Rank& r) {
+    const std::size_t ranks = std::size_t(r.count), self = std::size_t(r.rank);
+    int kernels = 0;
+    std::uint64_t seed = 0;
+    for (const std::size_t n : {std::size_t(1), std::size_t(5000), kPiece / ranks + 100})
+      for (const bool in_place : {false, true}) {
+        if (n > 5000 && in_place == (r.count == 2)) continue;  // large ones in one way only
+        ++seed;
+        const int root = int(seed) % r.count;
+        std::vector<Values> all_blocks;
+        for (int k = 0; k < r.count; ++k) all_blocks.push_back(drawn(k, n * ranks, seed));
+        const auto blocks = [&](int rank) -> const Values& { return all_blocks[std::size_t(rank)]; };
+        const auto block = [&](int rank, std::size_t k) { return part(blocks(rank), k, n); };
+        Values gathered, dealt, sum(n * ranks);
+        for (int k = 0; k < r.count; ++k) {
+          const Values first = block(k, 0), mine = block(k, self), &all = blocks(k);
+          gathered.insert(gathered.end(), first.begin(), first.end());
+          dealt.insert(dealt.end(), mine.begin(), mine.end());
+          for (std::size_t i = 0; i < n * ranks; ++i) sum[i] += all[i];
+        }
+        // Room for all blocks, in which `mine` lies at block `at`; and where a block of it goes.
+        const auto room = [&](const Values& mine, std::size_t at) {
+          Values all(n * ranks, -1);
+          std::copy(mine.begin(), mine.end(), all.begin() + std::ptrdiff_t(at * n));
+          return r.make(all);
+        };
+        const auto expect = [&](const char* what, Work work, const std::int64_t* out, const Values& expected, std::size_t offered) {
+          if (out) {
+            EXPECT_EQ(r.result(out, expected.size()), expected) << what << " of " << n << (in_place ? " in place" : "");
+          }
+          EXPECT_TRUE(work.wait().ok()) << what << ": " << work.status().to_string();
+          EXPECT_EQ(r.gpu->kernels(), kernels += n * offered > kPiece ? 2 : 1) << what;
+        };
+        const bool is_root = r.rank == root;
+        {
+          auto *const out = room(block(r.rank, 0), self), *const in = in_place ? out + self * n : r.make(block(r.rank, 0));
+          expect("all_gather", r.comm.all_gather({.input = in, .output = out, .count = n, .type = kType, .stream = r.stream}), out, gathered, 1);
+        }
+        {
+          auto *const in = r.make(blocks(r.rank)), *const out = in_place ? in + self * n : r.make(Values(n));
+          expect("reduce_scatter", r.comm.reduce_scatter({.input = in, .output = out, .count = n, .type = kType, .stream = r.stream}), out,
+                 part(sum, self, n), ranks);
+        }
+        {
+          auto *const in = r.make(blocks(r.rank)), *const out = in_place ? in : r.make(Values(n * ranks));
+          expect("all_to_all", r.comm.all_to_all({.input = in, .output = out, .count = n, .type = kType, .stream = r.stream}), out, dealt, ranks);
+        }
+        {
+          auto *const in = r.make(block(r.rank, 0)), *const out = in_place ? in : r.make(Values(n));
+          expect("broadcast", r.comm.broadcast({.input = is_root ? in : nullptr, .output = out, .count = n, .type = kType, .root = root, .stream = r.stream}),
+                 out, block(root, 0), 1);
+        }
+        {
+          auto *const in = r.make(block(r.rank, 0)), *const out = in_place ? in : r.make(Values(n));
+          expect("reduce", r.comm.reduce({.input = in, .output = is_root ? out : nullptr, .count = n, .type = kType, .root = root, .stream = r.stream}),
+                 is_root ? out : nullptr, part(sum, 0, n), 1);
+        }
+        {
+          auto *const out = room(block(r.rank, 0), self), *const in = in_place && is_root ? out + self * n : r.make(block(r.rank, 0));
+          expect("gather", r.comm.gather({.input = in, .output = is_root ? out : nullptr, .count = n, .type = kType, .root = root, .stream = r.stream}),
+                 is_root ? out : nullptr, gathered, 1);
+        }
+        {
+          auto *const in = r.make(blocks(r.rank)), *const out = in_place && is_root ? in + self * n : r.make(Values(n));
+          expect("scatter", r.comm.scatter({.input = is_root ? in : nullptr, .output = out, .count = n, .type = kType, .root = root, .stream = r.stream}),
+                 out, block(root, self), ranks);
+        }
+        expect("barrier", r.comm.barrier(r.stream), nullptr, {}, 0);
+      }
+  });
+}
+
+// Everybody passes a barrier when the last has come to it.
+TEST(Peer, ABarrierWaitsForTheSlowest) {
+  std::atomic<bool> comes{false};
+  std::atomic<int> called{0};
+  ranks(3, 17, [&](Rank& r) {
+    if (r.rank == 1) r.gpu->hold(r.stream, true);
+    Work work = r.comm.barrier(r.stream);
+    ++called;
+    if (r.rank == 1) {
+      while (called != 3) std::this_thread::yield();
+      comes = true;
+      r.gpu->hold(r.stream, false);
+    }
+    EXPECT_TRUE(work.wait().ok()) << work.status().to_string();
+    EXPECT_TRUE(comes);
+  });
+}
 INSTANTIATE_TEST_SUITE_P(Of, Peers, testing::Values(2, 3, 4));
 
 TEST(Peer, OtherCallsGoBetweenAsEver) {
@@ -176,12 +271,12 @@ TEST(Peer, OtherCallsGoBetweenAsEver) {
       for (auto& v : expected) v *= r.count;
       EXPECT_EQ(r.result(first, n), expected);
     }
-    EXPECT_EQ(r.gpu->kernels(), 8);
+    EXPECT_EQ(r.gpu->kernels(), 12);
   });
 }
 
-// Kernels wait for each other, so in a group, where a send must wait for nothing, the call is slices.
-TEST(Peer, GroupsGoThroughTheHostInTheOrderOfTheCalls) {
+// Sends go beside the kernels of their group.
+TEST(Peer, GroupsKeepTheOrderOfTheCalls) {
   ranks(3, 12, [](Rank& r) {
     constexpr std::size_t n = 20'000;
     const int next = (r.rank + 1) % r.count, previous = (r.rank + r.count - 1) % r.count;
@@ -192,7 +287,9 @@ TEST(Peer, GroupsGoThroughTheHostInTheOrderOfTheCalls) {
       r.comm.begin_group();
       (void)r.comm.send({.input = at, .count = n, .type = kType, .peer = next, .stream = r.stream});
       (void)r.all_reduce(spare, n);
+      (void)r.comm.all_gather_v({.input = r.make({r.rank}), .output = r.make(Values(3)), .counts = {1, 1, 1}, .type = kType, .stream = r.stream});
       (void)r.comm.recv({.output = got, .count = n, .type = kType, .peer = previous, .stream = r.stream});
+      (void)r.all_reduce(spare, n, ReduceOp::max);
       Work together = r.comm.end_group();
       EXPECT_TRUE(together.wait().ok()) << together.status().to_string();
       EXPECT_EQ(r.result(spare, n), sum_of(r.count, n, seed));
@@ -203,9 +300,34 @@ TEST(Peer, GroupsGoThroughTheHostInTheOrderOfTheCalls) {
       EXPECT_TRUE(r.comm.end_group().wait().ok());
       for (auto& v : expected) v *= r.count;
       EXPECT_EQ(r.result(got, n), expected);
-      EXPECT_EQ(r.gpu->kernels(), int(2 * seed));  // alone, and alone in a group
+      EXPECT_EQ(r.gpu->kernels(), int(4 * seed));
     }
   });
+}
+
+// What one rank has in a group the others may have one by one, receives before or behind the kernels.
+TEST(Peer, AGroupOnOneRankIsNobodyElsesMatter) {
+  constexpr std::size_t n = 200'000;  // more than a send leaves behind
+  for (const bool receives_first : {true, false})
+    ranks(3, 14, [&](Rank& r) {
+      std::int64_t *const first = r.make(drawn(r.rank, n, 1)), *const second = r.make(drawn(r.rank, n, 2)), *const got = r.make(r.rank == 0 ? drawn(0, n, 3) : Values(n));
+      const auto send = [&](int peer) {
+        (void)r.comm.send({.input = got, .count = n, .type = kType, .peer = peer, .stream = r.stream});
+      };
+      const auto receive = [&] { (void)r.comm.recv({.output = got, .count = n, .type = kType, .peer = 0, .stream = r.stream}); };
+      if (r.rank == 0) r.comm.begin_group();
+      if (r.rank != 0 && receives_first) receive();
+      (void)r.all_reduce(first, n);
+      if (r.rank == 0) send(1), send(2);
+      Work work = r.all_reduce(second, n);
+      if (r.rank != 0 && !receives_first) receive();
+      if (r.rank == 0) work = r.comm.end_group();
+      EXPECT_EQ(r.result(first, n), sum_of(3, n, 1));
+      EXPECT_EQ(r.result(second, n), sum_of(3, n, 2));
+      EXPECT_EQ(r.result(got, n), drawn(0, n, 3));
+      EXPECT_TRUE(work.wait().ok()) << work.status().to_string();
+      EXPECT_EQ(r.gpu->kernels(), 2);
+    });
 }
 
 TEST(Peer, FactorsMayLieOnTheGpu) {
@@ -252,10 +374,15 @@ TEST(Peer, KeepsTheOrderOfStreams) {
 
 TEST(Peer, TakesNoMemoryAfterTheFirstCall) {
   ranks(2, 6, [](Rank& r) {
-    std::int64_t* const at = r.make(drawn(r.rank, 5000, 1));
+    std::int64_t *const at = r.make(drawn(r.rank, 5000, 1)), *const out = r.make(Values(10'000));
     EXPECT_TRUE(r.all_reduce(at, 10, ReduceOp::max).wait().ok());
     const std::size_t before = r.gpu->allocations(), pinned = r.gpu->pinned_bytes();
-    for (std::size_t k = 0; k < 20; ++k) EXPECT_TRUE(r.all_reduce(at, 10 + k * 100, ReduceOp::max).wait().ok());
+    for (std::size_t k = 0; k < 20; ++k) {
+      const std::size_t n = 10 + k * 100;
+      EXPECT_TRUE(r.all_reduce(at, n, ReduceOp::max).wait().ok());
+      EXPECT_TRUE(r.comm.all_gather({.input = at, .output = out, .count = n, .type = kType, .stream = r.stream}).wait().ok());
+      EXPECT_TRUE(r.comm.barrier(r.stream).wait().ok());
+    }
     EXPECT_EQ(r.gpu->allocations(), before);
     EXPECT_EQ(r.gpu->pinned_bytes(), pinned);
     EXPECT_GT(r.comm.memory_bytes(), 2 * comm::kGpuPiece);
@@ -373,15 +500,13 @@ TEST(Peer, NamesACallOnHostMemory) {
   });
 }
 
-TEST(Peer, NamesACallInAGroup) {
-  ranks(2, 14, [](Rank& r) {
-    std::int64_t *const at = r.make(drawn(r.rank, 100, 1)), *const other = r.make(drawn(r.rank, 100, 2));
-    if (r.rank == 0) r.comm.begin_group();
-    Work work = r.all_reduce(at, 100);
-    if (r.rank == 0) (void)r.all_reduce(other, 100);
-    if (r.rank == 0) (void)r.comm.end_group();
+TEST(Peer, NamesDifferentCollectivesOfOneSize) {
+  ranks(2, 16, [](Rank& r) {
+    std::int64_t *const at = r.make(drawn(r.rank, 200, 1)), *const out = r.make(Values(200));
+    Work work = r.rank == 0 ? r.comm.all_gather({.input = at, .output = out, .count = 100, .type = kType, .stream = r.stream})
+                            : r.comm.reduce_scatter({.input = at, .output = out, .count = 100, .type = kType, .stream = r.stream});
     EXPECT_EQ(work.wait().code(), Code::mismatch);
-    EXPECT_THAT(work.status().text(), HasSubstr("or in a group with other calls"));
+    EXPECT_THAT(work.status().text(), AllOf(HasSubstr("all_gather i64[100]"), HasSubstr("reduce_scatter i64[100] sum")));
     EXPECT_TRUE(r.gpu->has_run());
   });
 }
@@ -416,7 +541,7 @@ TEST(Peer, AnAbortEndsTheKernels) {
 
 // Processes, one of which is killed while its kernel is between its meetings. What the others end with: "" when all is
 // well.
-std::string with_a_killed_peer(int rank, int victim, const std::string& address, int slices) {
+std::string with_a_killed_peer(int rank, int victim, const std::string& address, int slices, bool gathers) {
   const auto gpu = std::make_shared<Gpu>(std::uint64_t(rank) + 1);
   std::string wrong;
   Rank self{{}, gpu, nullptr, rank, 3, ""};
@@ -429,7 +554,8 @@ std::string with_a_killed_peer(int rank, int victim, const std::string& address,
       gpu->wrap = [slices](TwinDevice::Kernel kernel) {
         return [kernel, left = slices]() mutable { return left-- == 0 ? std::raise(SIGKILL) == 0 : kernel() && false; };
       };
-    Work work = r.all_reduce(at, 200);
+    std::int64_t* const all = r.make(Values(600));
+    Work work = gathers ? r.comm.all_gather({.input = at, .output = all, .count = 200, .type = kType, .stream = r.stream}) : r.all_reduce(at, 200);
     const Status status = work.wait();
     if (status.code() != Code::peer_lost || status.culprit() != victim) wrong = "ended with " + status.to_string();
     if (!gpu->has_run()) wrong += "; the stream does not go on";
@@ -439,15 +565,15 @@ std::string with_a_killed_peer(int rank, int victim, const std::string& address,
 }
 
 TEST(Peer, AKilledPeerEndsTheKernelsWithTheCulprit) {
-  for (const int slices : {0, 1}) {
-    const std::string address = "@tutti-peer-test-" + std::to_string(getpid()) + "-" + std::to_string(slices);
+  for (const auto& [slices, gathers] : {std::pair(0, false), {1, false}, {1, true}}) {
+    const std::string address = "@tutti-peer-test-" + std::to_string(getpid()) + "-" + std::to_string(slices * 2 + gathers);
     constexpr int kVictim = 1;
     std::vector<pid_t> processes;
     for (int rank = 0; rank < 3; ++rank) {
       const pid_t process = fork();
       ASSERT_GE(process, 0);
       if (process == 0) {
-        const std::string wrong = with_a_killed_peer(rank, kVictim, address, slices);
+        const std::string wrong = with_a_killed_peer(rank, kVictim, address, slices, gathers);
         if (!wrong.empty()) fprintf(stderr, "rank %d: %s\n", rank, wrong.c_str());
         _exit(wrong.empty() && !testing::Test::HasFailure() ? 0 : 1);
       }

@@ -1,9 +1,11 @@
-// One-shot and two-shot all_reduce on an emulated GPU: ranks are grids that run at once in orders drawn from a seed, on
-// one memory as peer-mapped ranks are. Bit for bit the reduction in rank order; call after call on two halves; a peer
-// that never comes, or dies between its meetings; and waits that are left out must show.
+// Collectives in a kernel on an emulated GPU: ranks are grids that run at once in orders drawn from a seed, on one memory as
+// peer-mapped ranks are. Reductions bit for bit in rank order, copies of any bytes at any address; call after call on two
+// halves; a peer that never comes, or dies between its meetings; and waits that are left out must show.
 #include <gtest/gtest.h>
 #include <tests/cuda/bodies.h>
 #include <tests/kernels/reference.h>
+
+#include <cstring>
 
 #include <kernels/cast.h>
 
@@ -17,7 +19,7 @@ class Ranks {
  public:
   Ranks(int ranks, DataType type, ReduceOp op, std::size_t most, std::uint64_t seed)
       : ranks_(std::size_t(ranks)), type_(type), op_(op), half_((most * size_of(type) + 15) / 16), random_(seed), words_(std::size_t(ranks)) {
-    for (std::size_t r = 0; r < ranks_; ++r) areas_.emplace_back(SharedReduction::area_bytes(half_ * 16) / 16);
+    for (std::size_t r = 0; r < ranks_; ++r) areas_.emplace_back(SharedExchange::area_bytes(half_ * 16) / 16);
   }
 
   // One call by all ranks but `absent`; what came out is compared with the host's. Returns whether it is right.
@@ -35,14 +37,14 @@ class Ranks {
     Emulator emulator(random_());
     emulator.ignores_sync = plan.ignores_sync, emulator.ignores_acquire = plan.ignores_acquire;
     std::vector<kernels::cuda::SharedArguments> arguments;
-    for (std::size_t r = 0; r < ranks_; ++r) arguments.push_back(of_rank(r, plan));
     for (std::size_t r = 0; r < ranks_; ++r)
-      if (int(r) != plan.absent)
-        add_all_reduce(emulator, plan.two_shot, type_, combine_of(op_), plan.grid, arguments[r]);
+      arguments.push_back(kernels::cuda::arguments_of(of_rank(r, plan), kernels::rounded_factor(type_, factor(r))));
+    for (std::size_t r = 0; r < ranks_; ++r)
+      if (int(r) != plan.absent) add_exchange(emulator, of_rank(r, plan), plan.grid, arguments[r]);
     emulator.run(plan.abort_after, [this] {
       for (SharedWords& words : words_) words.abort = 1;
     });
-    meeting_ += SharedReduction::meetings(plan.two_shot);
+    meeting_ += SharedExchange::meetings(plan.two_shot);
     ++number_;
     bool right = true;
     for (std::size_t r = 0; r < ranks_; ++r)
@@ -87,19 +89,20 @@ class Ranks {
     kernels::reduce(type_, op_, bytes(out), from, count, {op_ == ReduceOp::avg ? std::uint32_t(ranks_) : 1});
     return elements(out, count);
   }
-  kernels::cuda::SharedArguments of_rank(std::size_t rank, const Plan& plan) {
-    SharedReduction r;
-    r.op = op_;
+  SharedExchange of_rank(std::size_t rank, const Plan& plan) {
+    SharedExchange r;
+    r.two_shot = plan.two_shot;
+    r.type = type_, r.op = op_;
     r.input = bytes(inputs_[rank]);
     r.output = bytes(plan.in_place ? inputs_[rank] : outputs_[rank]);
     r.count = plan.count;
-    r.rank = int(rank), r.ranks = int(ranks_);
+    r.rank = int(rank), r.ranks = r.until = int(ranks_);
     for (std::size_t k = 0; k < ranks_; ++k) r.areas[k] = bytes(areas_[k]);
     r.half = half_ * 16;
     r.number = number_, r.meeting = meeting_;
     r.call = int(rank) == plan.other ? 0x700000002 : 0x900000001;
     r.words = &words_[rank];
-    return kernels::cuda::arguments_of(r, kernels::rounded_factor(type_, factor(rank)));
+    return r;
   }
 
   std::size_t ranks_;
@@ -187,6 +190,59 @@ TEST(SharedCalls, EndWheneverTheyAreAborted) {
   EXPECT_GT(aborted, 0);
   EXPECT_GT(whole, 0);
 }
+
+// Rows of bytes, of any length and at any address: what each rank takes of whom, as collectives have it.
+struct Copying {
+  const char* name;
+  bool all_put = true, dealt = false;  // all ranks put rows in, or rank 1 alone; one row for each rank, or one
+  int takers = -1;                     // who takes; -1: all
+};
+class Copies : public testing::TestWithParam<Copying> {};
+
+TEST_P(Copies, AreAllBytesOfTheRows) {
+  const Copying how = GetParam();
+  constexpr int kRanks = 3, kRoot = 1;
+  constexpr std::size_t kHalf = 2048;
+  alignas(16) static std::byte areas[kRanks][2 * kHalf + SharedExchange::kFlagBytes];
+  std::memset(areas, 0, sizeof areas);
+  SharedWords words[kRanks];
+  std::mt19937_64 random(5);
+  for (std::uint32_t number = 1; number <= 24; ++number) {
+    const std::size_t bytes = random() % 500, shift = random() % 3 * 4 + (random() % 4 == 0), out_shift = random() % 2 ? shift : random() % 16;
+    alignas(16) std::byte in[kRanks][3 * 700], out[kRanks][3 * 700];
+    for (auto& one : in)
+      for (auto& byte : one) byte = std::byte(random());
+    std::memset(out, 0xee, sizeof out);
+    Emulator emulator(random());
+    std::vector<SharedExchange> exchanges;
+    std::vector<kernels::cuda::SharedArguments> arguments;
+    const bool from_root = !how.all_put;
+    for (int r = 0; r < kRanks; ++r) {
+      SharedExchange e;
+      e.reduces = false, e.type = DataType::u8, e.count = bytes;
+      e.input = in[r] + shift, e.output = out[r] + out_shift, e.input_pitch = 510, e.output_pitch = 555;
+      e.rows = how.all_put || r == kRoot ? (how.dealt ? kRanks : 1) : 0;
+      e.row = how.dealt ? r : 0;
+      if (how.takers < 0 || how.takers == r) e.from = from_root ? kRoot : 0, e.until = from_root ? kRoot + 1 : kRanks;
+      e.rank = r, e.ranks = kRanks, e.half = kHalf, e.number = e.meeting = number, e.call = 7, e.words = &words[r];
+      for (int k = 0; k < kRanks; ++k) e.areas[k] = areas[k];
+      exchanges.push_back(e);
+      arguments.push_back(kernels::cuda::arguments_of(e, 0));
+    }
+    for (std::size_t r = 0; r < kRanks; ++r) add_exchange(emulator, exchanges[r], {2, 8}, arguments[r]);
+    emulator.run();
+    for (int r = 0; r < kRanks; ++r) {
+      std::vector<std::byte> expected(sizeof out[r], std::byte(0xee));
+      for (int from = exchanges[std::size_t(r)].from, at = 0; from < exchanges[std::size_t(r)].until; ++from, ++at)
+        std::copy_n(in[from] + shift + (how.dealt ? r : 0) * 510, bytes, expected.begin() + std::ptrdiff_t(out_shift) + at * 555);
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out[r])) << "call " << number << ", rank " << r << ", " << bytes << " bytes at " << shift << " to " << out_shift;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Of, Copies,
+                         testing::Values(Copying{"all_gather"}, Copying{"gather", true, false, 1}, Copying{"broadcast", false}, Copying{"scatter", false, true},
+                                         Copying{"all_to_all", true, true}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(SharedCalls, PlantedMissingWaitsShow) {
   for (const bool two_shot : {false, true}) {

@@ -402,13 +402,13 @@ Status TwinDevice::cast(StreamHandle stream, DataType to, std::byte* out, DataTy
   return enqueue(stream, {nullptr, [=, this] { kernels::cast(to, inside(out), from, inside(in), count); }});
 }
 
-Status TwinDevice::all_reduce(StreamHandle stream, const SharedReduction& given) {
+Status TwinDevice::exchange(StreamHandle stream, const SharedExchange& given) {
   TUTTI_CHECK(make_kernel);
   // The pointers may be released before it runs only if the test is wrong: then they are translated to something that faults.
   const auto started = std::make_shared<Kernel>();
   return enqueue(stream, {nullptr, nullptr, [this, given, started] {
                             if (!*started) {
-                              SharedReduction touched = given;
+                              SharedExchange touched = given;
                               touched.input = inside(given.input);
                               touched.output = inside(given.output);
                               touched.factor_on_device = inside(given.factor_on_device);

@@ -43,10 +43,10 @@ class TwinDevice : public Device {
   std::atomic<bool> drops_waits{false}, drops_awaits{false};
   // Faults of the ways between GPUs: none at all; or what this one writes into a peer's memory does not get there.
   std::atomic<bool> opens_nothing{false}, loses_writes{false};
-  // Makes the kernel of an all_reduce, by pointers that can be touched: a function that runs it for a while and says whether
+  // Makes the kernel of a collective, by pointers that can be touched: a function that runs it for a while and says whether
   // it has ended. None by default. Kernels of several streams run at once.
   using Kernel = std::function<bool()>;
-  std::function<Kernel(const SharedReduction&)> make_kernel;
+  std::function<Kernel(const SharedExchange&)> make_kernel;
   // So many more are enqueued, then one is refused; negative: none is.
   std::atomic<int> refuses_after{-1};
 
@@ -77,7 +77,7 @@ class TwinDevice : public Device {
   Status reduce(StreamHandle stream, const DeviceReduction& reduction) override;
   Status cast(StreamHandle stream, DataType to, std::byte* out, DataType from, const std::byte* in,
               std::size_t count) override;
-  Status all_reduce(StreamHandle stream, const SharedReduction& reduction) override;
+  Status exchange(StreamHandle stream, const SharedExchange& exchange) override;
   Result<Exported> export_memory(const std::byte* memory, std::size_t bytes) override;
 
   std::atomic<bool> exports_memory{true};       // as a dma-buf

@@ -1,5 +1,5 @@
 // Ranks that are threads, on all GPUs that there are in turn (or on the one): use_gpu() tests the ways between them,
-// and all_reduce is a kernel in their memory. Where they share a GPU that is asked for.
+// and collectives are kernels in their memory. Where they share a GPU that is asked for.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::string steady(Communicator& comm, int rounds) {
     };
     for (std::size_t i = 0; i < n; ++i) host[i] = value(comm.rank(), i);
     must(cudaMemcpyAsync(memory.at(), host, n * 8, cudaMemcpyHostToDevice, s));
-    const bool grouped = round % 4 == 3;  // then through the host's memory, between kernels
+    const bool grouped = round % 4 == 3;
     if (grouped) comm.begin_group();
     Work work = comm.all_reduce(
         {.input = memory.at(), .output = memory.at(), .count = n, .type = DataType::i64, .stream = stream.handle()});

@@ -19,7 +19,7 @@ std::vector<std::int64_t> drawn(int rank, std::size_t n, std::uint64_t seed) {
 }  // namespace
 
 // Each round: an all_reduce, a kernel that doubles, an all_reduce on the other stream, which the library must order
-// itself.
+// itself; and the same once more in two halves.
 std::string stress(Communicator& comm, int rounds) {
   const auto gpu = device();
   const Stream first, second;
@@ -42,8 +42,14 @@ std::string stress(Communicator& comm, int rounds) {
                                    .stream = first.handle()});
     Work ended = comm.all_reduce(
         {.input = a.at(), .output = b.at(), .count = n, .type = DataType::i64, .stream = second.handle()});
+    const std::size_t ranks = std::size_t(comm.rank_count()), share = n / ranks;
+    const Memory part((share + 1) * 8), whole(n * 8);
+    Work dealt = comm.reduce_scatter(
+        {.input = a.at(), .output = part.at(), .count = share, .type = DataType::i64, .stream = second.handle()});
+    Work gathered = comm.all_gather(
+        {.input = part.at(), .output = whole.at(), .count = share, .type = DataType::i64, .stream = second.handle()});
     second.synchronize();
-    for (Work* work : {&begun, &turned, &ended})
+    for (Work* work : {&begun, &turned, &ended, &dealt, &gathered})
       if (const Status status = work->wait(); !status.ok())
         return fmt::format("round {}: {}", round, status.to_string());
     std::vector<std::int64_t> expected(n), got(n);
@@ -52,6 +58,9 @@ std::string stress(Communicator& comm, int rounds) {
       for (std::size_t i = 0; i < n; ++i) expected[i] += one[i] * 2 * comm.rank_count();
     }
     std::memcpy(got.data(), b.read_as_is(n * 8).data(), n * 8);
+    const std::vector<std::byte> halves = whole.read_as_is(share * ranks * 8);
+    if (std::memcmp(halves.data(), expected.data(), halves.size()) != 0)
+      return fmt::format("round {}: reduce_scatter and all_gather of {} elements came out wrong", round, n);
     if (got != expected) return fmt::format("round {}: {} elements came out wrong", round, n);
   }
   return "";

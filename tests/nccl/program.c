@@ -10,32 +10,18 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
-#include <nccl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "perf/gpu/nccl_ranks.h"
 #ifdef TUTTI_ON_GPU
 #include "perf/gpu/gpu.h"
 #else
 typedef void* gpu_stream;
 #endif
 
-enum { kMostRanks = 8, kCount = 501 };
-
-#define CHECK(call)                                                                                     \
-  do {                                                                                                  \
-    ncclResult_t result_ = (call);                                                                      \
-    if (result_ != ncclSuccess) {                                                                       \
-      fprintf(stderr, "%s: %s: %s\n", #call, ncclGetErrorString(result_), ncclGetLastError(NULL));      \
-      exit(1);                                                                                          \
-    }                                                                                                   \
-  } while (0)
+enum { kCount = 501 };
 
 /* Types: how their bits make a number. */
 typedef struct {
@@ -139,6 +125,7 @@ enum { kBytes = 8 * kCount * kMostRanks };
 
 static void use_device_of(int rank) {
 #ifdef TUTTI_ON_GPU
+  if (gpu_count() == 0) fprintf(stderr, "%s\n", gpu_lack()), exit(1);
   gpu_use(rank % gpu_count());
 #else
   (void)rank;
@@ -298,58 +285,12 @@ static void run_all(Rank* ranks, int count) {
   }
 }
 
-static void run_rank(int rank, int ranks, ncclUniqueId id) {
-  Rank r = {.rank = rank, .ranks = ranks};
+static int run_rank(const Start* start) {
+  Rank r = {.rank = start->rank, .ranks = start->ranks};
   make_buffers(&r); /* before others may be at work: on a GPU that could wait for them */
-  CHECK(ncclCommInitRank(&r.comm, ranks, id, rank));
+  CHECK(ncclCommInitRank(&r.comm, start->ranks, start->id, start->rank));
   run_all(&r, 1);
   free_rank(&r);
-}
-
-/* Ends with 1 if one of them did not end with 0. Rank 0 tells the others the id by a pipe each. */
-static int run_processes(int ranks) {
-  int pipes[kMostRanks][2];
-  for (int r = 0; r < ranks; ++r)
-    if (pipe(pipes[r]) != 0) return 1;
-  for (int r = 0; r < ranks; ++r) {
-    if (fork() != 0) continue;
-    ncclUniqueId id;
-    if (r == 0) {
-      CHECK(ncclGetUniqueId(&id));
-      for (int other = 1; other < ranks; ++other)
-        if (write(pipes[other][1], &id, sizeof id) != sizeof id) exit(1);
-    } else if (read(pipes[r][0], &id, sizeof id) != sizeof id) {
-      exit(1);
-    }
-    run_rank(r, ranks, id);
-    exit(0);
-  }
-  int failed = 0, status = 0;
-  while (wait(&status) > 0) failed |= status != 0;
-  return failed;
-}
-
-typedef struct {
-  int rank, ranks;
-  ncclUniqueId id;
-} Start;
-
-static void* thread_main(void* given) {
-  const Start* start = given;
-  run_rank(start->rank, start->ranks, start->id);
-  return NULL;
-}
-
-static int run_threads(int ranks) {
-  pthread_t threads[kMostRanks];
-  Start starts[kMostRanks];
-  ncclUniqueId id;
-  CHECK(ncclGetUniqueId(&id));
-  for (int r = 0; r < ranks; ++r) {
-    starts[r] = (Start){r, ranks, id};
-    if (pthread_create(&threads[r], NULL, thread_main, &starts[r]) != 0) return 1;
-  }
-  for (int r = 0; r < ranks; ++r) pthread_join(threads[r], NULL);
   return 0;
 }
 
@@ -358,6 +299,7 @@ static int run_one_thread(int count) {
   Rank ranks[kMostRanks];
 #ifdef TUTTI_ON_GPU
   int devices[kMostRanks] = {0};
+  if (gpu_count() == 0) return fprintf(stderr, "%s\n", gpu_lack()), 1;
   for (int r = 0; r < count; ++r) devices[r] = r % gpu_count();
   CHECK(ncclCommInitAll(comms, count, devices));
 #else
@@ -421,8 +363,9 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "place") == 0) return place();
   if (strcmp(mode, "join") == 0 && argc == 6) return join(count, atoi(argv[3]), argv[4], argv[5]);
   if (count < 1 || count > kMostRanks) return fprintf(stderr, "usage: see the head of the source\n"), 2;
-  if (strcmp(mode, "processes") == 0) return run_processes(count);
-  if (strcmp(mode, "threads") == 0) return run_threads(count);
+  const Start start = {.ranks = count, .run = run_rank};
+  if (strcmp(mode, "processes") == 0) return run_processes(start);
+  if (strcmp(mode, "threads") == 0) return run_threads(start);
   if (strcmp(mode, "one-thread") == 0) return run_one_thread(count);
   return 2;
 }

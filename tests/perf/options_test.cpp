@@ -91,11 +91,12 @@ TEST(Options, WhatHostMemoryLacksIsRefusedButForItsDefault) {
   good({"-V", "16"});
   EXPECT_THAT(refused({"-V", "32"}), HasSubstr("host memory"));
   good({"--memory", "host"});
-  EXPECT_TRUE(good({"--memory", "allocated"}).allocated);
-  EXPECT_TRUE(good({"-R", "1"}).allocated);
-  EXPECT_FALSE(good({"-R", "0"}).allocated);
+  EXPECT_EQ(good({"--memory", "allocated"}).memory, Memory::allocated);
+  EXPECT_EQ(good({"--memory", "cuda", "-R", "0"}).memory, Memory::cuda);
+  EXPECT_EQ(good({"-R", "1"}).memory, Memory::allocated);
+  EXPECT_EQ(good({"-R", "0"}).memory, Memory::host);
   EXPECT_THAT(refused({"-R", "2"}), HasSubstr("symmetric"));
-  EXPECT_THAT(refused({"--memory", "cuda"}), HasSubstr("this build has no CUDA"));
+  EXPECT_THAT(refused({"--memory", "disk"}), HasSubstr("host, allocated or cuda"));
 }
 TEST(Options, HelpIsNoError) {
   const Parsed parsed = parse_options("all_reduce_perf", {"-h"});

@@ -230,7 +230,6 @@ TEST(Run, TooLowABandwidthFails) {
 TEST(Run, UsageErrors) {
   for (const std::vector<std::string>& args : {std::vector<std::string>{"--nonsense"},
                                                {"-d", "flaot"},
-                                               {"--memory", "cuda"},
                                                {"-G", "1"},
                                                {"-b", "2", "-e", "1"}})
     EXPECT_EQ(run("all_reduce_perf", args).status, 2) << args[0];

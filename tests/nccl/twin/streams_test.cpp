@@ -109,6 +109,45 @@ TEST(NcclStreams, EverybodySendsToEverybodyInAGroup) {
   });
 }
 
+// Ranks with a GPU each move nothing through the host, whatever the call, and whether it is in a group or not.
+TEST(NcclStreams, GpusThatReachEachOtherUseTheirMemory) {
+  on_gpus(2, [](int rank, ncclComm_t comm, gpu_stream stream) {
+    Array x(stream, drawn(rank, kMany)), all(stream, 2 * kMany), got(stream, kMany);
+    const std::size_t before = gpu_kernels();
+    if (rank == 0) {
+      EXPECT_NCCL(ncclSuccess, ncclGroupStart());
+    }
+    EXPECT_NCCL(ncclSuccess, ncclAllGather(x.at(), all.at(), kMany, ncclDouble, comm, stream));
+    if (rank == 0) {
+      EXPECT_NCCL(ncclSuccess, ncclSend(x.at(), kMany, ncclDouble, 1, comm, stream));
+    }
+    if (rank == 1) {
+      EXPECT_NCCL(ncclSuccess, ncclRecv(got.at(), kMany, ncclDouble, 0, comm, stream));
+    }
+    EXPECT_NCCL(ncclSuccess, ncclReduceScatter(all.at(), all.at() + std::size_t(rank) * kMany, kMany, ncclDouble, ncclSum, comm, stream));
+    if (rank == 0) {
+      EXPECT_NCCL(ncclSuccess, ncclGroupEnd());
+    }
+    const Doubles sums = all.read(), theirs = got.read();
+    EXPECT_GE(gpu_kernels() - before, 2u);
+    if (rank == 1) {
+      EXPECT_EQ(theirs, drawn(0, kMany));
+    }
+    Doubles expected = drawn(rank, kMany);  // both hold all of it
+    for (double& v : expected) v *= 2;
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), sums.begin() + rank * std::ptrdiff_t(kMany)));
+    EXPECT_NCCL(ncclSuccess, ncclCommDestroy(comm));
+  });
+  const std::size_t before = gpu_kernels();
+  on_gpus(3, [](int rank, ncclComm_t comm, gpu_stream stream) {  // two share a GPU
+    Array x(stream, drawn(rank, 1000));
+    EXPECT_NCCL(ncclSuccess, ncclAllReduce(x.at(), x.at(), 1000, ncclDouble, ncclSum, comm, stream));
+    EXPECT_EQ(x.read(), sum_of(3, 1000));
+    EXPECT_NCCL(ncclSuccess, ncclCommDestroy(comm));
+  });
+  EXPECT_EQ(gpu_kernels(), before);
+}
+
 // Four ranks on two GPUs, all of one thread.
 TEST(NcclStreams, OneThreadHasRanksThatShareGpus) {
   ncclComm_t comms[4], parts[4];
