@@ -46,6 +46,8 @@ std::string trace_file(const Options& o, int rank) { return rank == 0 ? o.trace 
 // Before the first step rather than behind the last one.
 bool can_trace(const Options& o, int rank) {
   if (o.trace.empty()) return false;
+  std::error_code error;
+  if (!o.run.empty()) std::filesystem::create_directories(o.run, error);      // where it may lie
   const std::string path = trace_file(o, rank);
   if (!std::ofstream(path, std::ios::app)) refuse(fmt::format("--trace {}: cannot be written: {}", path, std::strerror(errno)));
   return true;
