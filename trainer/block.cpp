@@ -76,8 +76,8 @@ void block_forward(Backend<T>& backend, const ModelConfig& c, BatchShape s, cons
 }
 
 template <class T>
-void block_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const Dropout& dropout, const BlockTensors<const T>& w, const T* x,
-                    const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision) {
+void mlp_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const Dropout& dropout, const BlockTensors<const T>& w,
+                  const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision) {
   const std::size_t rows = s.rows(), up = c.hidden * inputs_of(c.activation);
   const T* branch = into_branch(backend, s, c.width, dropout.at(kMlp), dx, t.branch);
   backend.linear_backward(rows, c.hidden, c.width, a.active.data(), w.down, branch, t.active.data(), d.down, d.down_bias, beta, precision);
@@ -85,7 +85,13 @@ void block_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, con
   backend.linear_backward(rows, c.width, up, a.norm2.data(), w.up, t.up.data(), t.width.data(), d.up, d.up_bias, beta, precision);
   backend.norm_backward(c.norm, rows, c.width, a.middle.data(), w.norm2, a.mean2.data(), a.scale2.data(), t.width.data(), dx, d.norm2,
                 d.norm2_bias, beta);
-  branch = into_branch(backend, s, c.width, dropout.at(kAttention), dx, t.branch);
+}
+
+template <class T>
+void self_attention_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const Dropout& dropout, const BlockTensors<const T>& w,
+                             const T* x, const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision) {
+  const std::size_t rows = s.rows();
+  const T* branch = into_branch(backend, s, c.width, dropout.at(kAttention), dx, t.branch);
   backend.linear_backward(rows, c.width, c.width, a.attention.data(), w.joint, branch, t.width.data(), d.joint, d.joint_bias, beta, precision);
   backend.attention_backward(attention_shape(c, s, precision), dropout.at(kProbabilities), a.qkv.data(), a.attention.data(), a.log_sums.data(),
                      t.width.data(), t.qkv.data());
@@ -137,8 +143,10 @@ void PackedActivations::restore(Backend<float>& backend, Precision precision, Bl
   template struct BlockScratch<T>;                                                                                                     \
   template void block_forward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&, const T*,        \
                               BlockActivations<T>&, T*, Precision);                                                                               \
-  template void block_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&, const T*,       \
-                               const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision);
+  template void mlp_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,                   \
+                             const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision);                     \
+  template void self_attention_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,        \
+                                        const T*, const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision);
 TUTTI_FOR(float)
 TUTTI_FOR(double)
 #undef TUTTI_FOR

@@ -48,10 +48,14 @@ template <class T>
 void block_forward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout,
                    const BlockTensors<const T>& w, const T* x, BlockActivations<T>& a, T* out, Precision precision);
 
-// dx comes as the gradient for the output and becomes that for the input.
+// Its two halves, the MLP's first: dx comes as the gradient for the output and becomes that for the input. The first is done with
+// norm2 and all tensors behind it.
 template <class T>
-void block_backward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout,
-                    const BlockTensors<const T>& w, const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta,
-                    Precision precision);
+void mlp_backward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
+                  const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta, Precision precision);
+template <class T>
+void self_attention_backward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout,
+                             const BlockTensors<const T>& w, const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx,
+                             const BlockTensors<T>& d, T beta, Precision precision);
 
 }  // namespace tutti::trainer

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kPrefix = "checkpoint-";
+std::string prefix(Contents contents) { return contents == Contents::all ? "checkpoint-" : "weights-"; }
 
 Status wrong(const std::string& path, const std::string& what) { return Status(Code::invalid_argument, fmt::format("{}: {}", path, what)); }
 
@@ -39,15 +39,35 @@ json index_of(const Layout& layout, int ranks) {
   return {{"metadata", {{"total_size", bytes}}}, {"weight_map", map}};
 }
 
-// Newest first.
-std::vector<fs::path> checkpoints(const std::string& run) {
+// Of one kind, newest first.
+std::vector<fs::path> checkpoints(const std::string& run, Contents contents) {
   std::vector<fs::path> all;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error)) {
-    if (entry.path().filename().string().starts_with(kPrefix)) all.push_back(entry.path());
+    if (entry.path().filename().string().starts_with(prefix(contents))) all.push_back(entry.path());
   }
   std::sort(all.rbegin(), all.rend());
   return all;
+}
+
+// Of both kinds, newest first; of one step, the one that holds all.
+std::vector<fs::path> checkpoints(const std::string& run) {
+  std::vector<fs::path> all = checkpoints(run, Contents::all);
+  const std::vector<fs::path> light = checkpoints(run, Contents::weights);
+  all.insert(all.end(), light.begin(), light.end());
+  const auto step = [](const fs::path& path) { return path.filename().string().substr(path.filename().string().find('-')); };
+  std::stable_sort(all.begin(), all.end(), [&](const fs::path& a, const fs::path& b) { return step(a) > step(b); });
+  return all;
+}
+
+// What an earlier checkpoint of the step left, by another number of ranks: loaders might take it for a part of this one.
+void remove_others(const std::string& folder, const std::vector<WrittenFile>& files) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool known = std::any_of(files.begin(), files.end(), [&](const WrittenFile& file) { return file.name == name; });
+    if (!known) fs::remove_all(entry.path(), error);
+  }
 }
 
 Result<Manifest> parse(const std::string& path) {
@@ -82,7 +102,7 @@ std::string settings_text(const Options& o) {
          (o.tokenizer.empty() ? "" : " --tokenizer " + fs::path(o.tokenizer).filename().string());
 }
 
-std::string checkpoint_folder(const std::string& run, long step) { return fmt::format("{}/{}{:08}", run, kPrefix, step); }
+std::string checkpoint_folder(const std::string& run, long step, Contents contents) { return fmt::format("{}/{}{:08}", run, prefix(contents), step); }
 int unit_owner(std::size_t unit, int ranks) { return int(unit % std::size_t(ranks)); }
 std::string model_file(int rank, int ranks) {
   return ranks == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", rank + 1, ranks);
@@ -102,6 +122,7 @@ Status complete_checkpoint(const std::string& folder, const Manifest& manifest, 
   if (const std::string config = hugging_face_config(manifest.model); !config.empty()) {
     if (const Status status = add("config.json", config); !status) return status;
   }
+  remove_others(folder, files);
   json list = json::array();
   for (const WrittenFile& file : files) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", to_hex(file.digest)}});
   const json j = {{"step", manifest.step}, {"loss", manifest.loss}, {"loss_scale", manifest.loss_scale},
@@ -133,9 +154,14 @@ bool is_complete(const std::string& folder) {
 
 bool has_checkpoints(const std::string& run) { return !checkpoints(run).empty(); }
 
-Found newest_checkpoint(const std::string& run) {
+Contents contents_of(const Manifest& manifest) {
+  const auto averages = [](const WrittenFile& file) { return file.name.starts_with("optimizer-"); };
+  return std::any_of(manifest.files.begin(), manifest.files.end(), averages) ? Contents::all : Contents::weights;
+}
+
+Found newest_checkpoint(const std::string& run, Contents contents) {
   Found found;
-  for (const fs::path& path : checkpoints(run)) {
+  for (const fs::path& path : contents == Contents::all ? checkpoints(run, contents) : checkpoints(run)) {
     auto manifest = read_checkpoint(path.string());
     if (manifest) {
       found.folder = path.string();
@@ -147,10 +173,25 @@ Found newest_checkpoint(const std::string& run) {
   return found;
 }
 
+Result<Found> checkpoint_at(const std::string& folder) {
+  if (is_complete(folder)) {
+    auto manifest = read_checkpoint(folder);
+    if (!manifest) return manifest.status();
+    return Found{folder, *manifest, {}};
+  }
+  Found found = newest_checkpoint(folder, Contents::weights);
+  if (!found.folder.empty()) return found;
+  std::string why = fs::is_directory(folder) ? "holds no valid checkpoint: give the folder of a run or of a checkpoint" : "there is no such folder";
+  for (const std::string& torn : found.torn) why += fmt::format("; {}", torn);
+  return wrong(folder, why);
+}
+
 void prune_checkpoints(const std::string& run, long keep) {
-  const auto all = checkpoints(run);
   std::error_code error;
-  for (std::size_t i = std::size_t(std::max(keep, 1l)); i < all.size(); ++i) fs::remove_all(all[i], error);
+  for (const Contents contents : {Contents::all, Contents::weights}) {
+    const auto all = checkpoints(run, contents);
+    for (std::size_t i = std::size_t(std::max(keep, 1l)); i < all.size(); ++i) fs::remove_all(all[i], error);
+  }
 }
 
 void remove_torn_checkpoints(const std::string& run) {

@@ -1,5 +1,5 @@
 #pragma once
-// A checkpoint on disk: the folder RUN/checkpoint-00000020 with
+// A checkpoint on disk: the folder RUN/checkpoint-00000020, or, without the optimizer's files, RUN/weights-00000020, with
 //   model.safetensors                  the weights under Hugging Face's GPT-2 names; with several ranks model-0000R-of-0000N.safetensors
 //   model.safetensors.index.json       and this, as Hugging Face splits large models
 //   optimizer-0000R-of-0000N.safetensors   NAME.first and NAME.second: the averages of each weight's gradient and of its square
@@ -29,7 +29,7 @@ struct Manifest {
 };
 
 std::string settings_text(const Options& options);
-std::string checkpoint_folder(const std::string& run, long step);
+std::string checkpoint_folder(const std::string& run, long step, Contents contents = Contents::all);
 
 // Of a checkpoint's two files a rank; ranks are counted from 0.
 std::string model_file(int rank, int ranks);
@@ -49,10 +49,13 @@ struct Found {
   std::vector<std::string> torn;      // newer ones that could not be used, and why
 };
 bool is_complete(const std::string& folder);       // its manifest is there; what it says is not looked at
-bool has_checkpoints(const std::string& run);      // valid or torn
-// The newest valid checkpoint of a run.
-Found newest_checkpoint(const std::string& run);
-// Removes all but the newest `keep` checkpoints of a run, torn ones among them.
+bool has_checkpoints(const std::string& run);      // valid or torn, of either kind
+Contents contents_of(const Manifest& manifest);
+// The newest valid checkpoint of a run that holds all, or at least the weights.
+Found newest_checkpoint(const std::string& run, Contents contents);
+// What a user names: the folder of a checkpoint, or that of a run, whose newest valid one it is then. invalid_argument: neither.
+Result<Found> checkpoint_at(const std::string& folder);
+// Removes all but the newest `keep` checkpoints of each kind of a run, torn ones among them.
 void prune_checkpoints(const std::string& run, long keep);
 // Removes what is not complete and that nobody writes any more.
 void remove_torn_checkpoints(const std::string& run);

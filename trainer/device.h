@@ -16,6 +16,9 @@ class Device {
   // Zeroed. Throws Failure.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* at) = 0;
+  // The same, where other ranks of the host may read in place what is exchanged.
+  virtual void* allocate_shared(std::size_t bytes) { return allocate(bytes); }
+  virtual void release_shared(void* at) { release(at); }
   virtual void upload(void* to, const void* host, std::size_t bytes) = 0;
   virtual void download(void* host, const void* from, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
@@ -32,19 +35,26 @@ class Device {
   virtual double take_waited() { return 0; }
 };
 
+enum class Memory : bool { own, shared };      // shared: for exchanges between ranks
+
 template <class T>
 class Array {
  public:
   Array() = default;
-  Array(Device& device, std::size_t count)
-      : device_(&device), data_(count > 0 ? static_cast<T*>(device.allocate(count * sizeof(T))) : nullptr), count_(count) {}
+  Array(Device& device, std::size_t count, Memory memory = Memory::own) : device_(&device), count_(count), memory_(memory) {
+    if (count == 0) return;
+    const std::size_t bytes = count * sizeof(T);
+    data_ = static_cast<T*>(memory == Memory::shared ? device.allocate_shared(bytes) : device.allocate(bytes));
+  }
   Array(Array&& other) noexcept { swap(other); }
   Array& operator=(Array&& other) noexcept {
     swap(other);
     return *this;
   }
   ~Array() {
-    if (data_) device_->release(data_);
+    if (!data_) return;
+    if (memory_ == Memory::shared) device_->release_shared(data_);
+    else device_->release(data_);
   }
   T* data() { return data_; }
   const T* data() const { return data_; }
@@ -53,10 +63,13 @@ class Array {
   bool empty() const { return count_ == 0; }
 
  private:
-  void swap(Array& other) { std::swap(device_, other.device_), std::swap(data_, other.data_), std::swap(count_, other.count_); }
+  void swap(Array& other) {
+    std::swap(device_, other.device_), std::swap(data_, other.data_), std::swap(count_, other.count_), std::swap(memory_, other.memory_);
+  }
   Device* device_ = nullptr;
   T* data_ = nullptr;
   std::size_t count_ = 0;
+  Memory memory_ = Memory::own;
 };
 
 }  // namespace tutti::trainer

@@ -27,8 +27,7 @@ void write(const std::string& path, Write write_in) {
 
 int export_weights(const Flags& flags) {
   if (flags.onnx.empty() && flags.safetensors.empty()) refuse("nothing to write: give --onnx FILE, --safetensors FILE or both");
-  Found found = newest_checkpoint(flags.from);
-  if (found.folder.empty()) found = {flags.from, require(read_checkpoint(flags.from)), {}};
+  const Found found = require(checkpoint_at(flags.from));
   const ModelConfig& config = found.manifest.model;
   const auto tensors = require(CheckpointTensors::open(found.folder, found.manifest));
   const Layout layout(config);

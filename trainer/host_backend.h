@@ -1,6 +1,9 @@
 #pragma once
 // The Backend of a processor: the layers' own functions, in this process's memory, on a rank's threads.
+#include <tutti/memory.h>
+
 #include "trainer/backend.h"
+#include "trainer/failure.h"
 #include "trainer/linear.h"
 
 namespace tutti::trainer {
@@ -12,6 +15,8 @@ class HostBackend final : public Backend<T> {
   std::string describe() const override { return blas_name(); }
   void* allocate(std::size_t bytes) override;
   void release(void* at) override;
+  void* allocate_shared(std::size_t bytes) override { return require(tutti::allocate(bytes)); }
+  void release_shared(void* at) override { tutti::deallocate(at); }
   void upload(void* to, const void* host, std::size_t bytes) override { copy(to, host, bytes); }
   void download(void* host, const void* from, std::size_t bytes) override { copy(host, from, bytes); }
   void copy(void* to, const void* from, std::size_t bytes) override;

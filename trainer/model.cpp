@@ -77,6 +77,7 @@ void Model<T>::backward(WeightSource<T>& weights, GradientSink<T>& gradients, co
   const T beta = place.fresh ? T(0) : T(1);
   backend_.product(vocabulary, width, rows, T(1), {logits_.data(), vocabulary, Form::transposed}, {last_norm_.data(), width}, beta,
              d_embedding.table, width, precision_);
+  const bool apart = gradients.head_finished();
   backend_.product(rows, width, vocabulary, T(1), {logits_.data(), vocabulary}, {head.table, width}, T(0), scratch_.width.data(), width, precision_);
   weights.release(0);
   backend_.clear(d_stream_.data(), d_stream_.bytes());
@@ -94,15 +95,17 @@ void Model<T>::backward(WeightSource<T>& weights, GradientSink<T>& gradients, co
     } else if constexpr (std::is_same_v<T, float>) {
       if (packs()) packed_[layer].restore(backend_, precision_, kept(layer));
     }
-    block_backward(backend_, config_, shape_, dropout.at(layer), w, streams_[layer].data(), kept(layer), scratch_, d_stream_.data(), d,
-                   block_beta, precision_);
+    mlp_backward(backend_, config_, shape_, dropout.at(layer), w, kept(layer), scratch_, d_stream_.data(), d, block_beta, precision_);
+    gradients.finished(layer + 1, std::size_t(d.norm2 - at.data));
+    self_attention_backward(backend_, config_, shape_, dropout.at(layer), w, streams_[layer].data(), kept(layer), scratch_, d_stream_.data(), d,
+                            block_beta, precision_);
     weights.release(layer + 1);
-    gradients.finished(layer + 1);
+    gradients.finished(layer + 1, 0);
   }
   backend_.drop(dropout.at(kEmbedding), shape_.samples, shape_.context * width, d_stream_.data());
-  backend_.embedding_backward(shape_.samples, shape_.context, width, tokens, d_stream_.data(), d_embedding.table, d_embedding.positions,
-                     beta);
-  gradients.finished(0);
+  if (apart) gradients.looked_up(tokens, d_stream_.data());
+  else backend_.embedding_backward(shape_.samples, shape_.context, width, tokens, d_stream_.data(), d_embedding.table, d_embedding.positions, beta);
+  gradients.finished(0, 0);
 }
 
 template class Model<float>;

@@ -12,6 +12,7 @@
 namespace tutti::trainer {
 
 enum class OnNan : bool { stop, skip };
+enum class Contents : bool { weights, all };      // of a checkpoint: light ones cannot be gone on from
 
 struct Options {
   ModelConfig model;
@@ -34,13 +35,13 @@ struct Options {
   int gpu = -1;                             // the number of the GPU to calculate on; -1: the processor
   bool offload = false;                     // the optimizer's state stays in the host's memory
   int zero = 0;                             // 0: plain data parallelism; 1, 2, 3: ZeRO's stages
-  std::size_t bucket_bytes = 25u << 20;
+  std::size_t bucket_bytes = 4'000'000;
   long check_every = 0;                     // steps between comparisons of all ranks' weights; 0: only at the start
   OnNan on_nan = OnNan::stop;
 
   std::string run;                          // folder of the run; "": nothing is written
-  long checkpoint_every = 100;
-  long keep = 3;                            // newest checkpoints that are kept
+  long checkpoint_every = 1000, light_every = 100;      // steps
+  long keep = 3;                            // newest checkpoints that are kept, of each kind
   std::string resume;                       // "", "auto", or a checkpoint's folder
   std::string trace;                        // file; rank r > 0 writes to file.r
   bool hash = false;                        // print the weights' at the end

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <tutti/elastic.h>
@@ -39,9 +41,21 @@ void keep_tokenizer(const Options& o) {
   if (Bpe::saved_in(o.run).empty()) require(require(Bpe::open(o.tokenizer)).save(o.run));
 }
 
+std::string trace_file(const Options& o, int rank) { return rank == 0 ? o.trace : fmt::format("{}.{}", o.trace, rank); }
+
+// Before the first step rather than behind the last one.
+bool can_trace(const Options& o, int rank) {
+  if (o.trace.empty()) return false;
+  std::error_code error;
+  if (!o.run.empty()) std::filesystem::create_directories(o.run, error);      // where it may lie
+  const std::string path = trace_file(o, rank);
+  if (!std::ofstream(path, std::ios::app)) refuse(fmt::format("--trace {}: cannot be written: {}", path, std::strerror(errno)));
+  return true;
+}
+
 void write_trace(const Options& o, const Trace& trace, int rank) {
   if (o.trace.empty()) return;
-  const std::string path = rank == 0 ? o.trace : fmt::format("{}.{}", o.trace, rank);
+  const std::string path = trace_file(o, rank);
   std::ofstream file(path);
   file << trace.text() << "\n";
   if (!file.flush()) refuse(fmt::format("{} cannot be written", path));
@@ -67,7 +81,7 @@ bool is_loss(const Status& status) {
 
 Run::Run(const Options& options, Tokens tokens, Elastic& elastic, Backend<float>& backend, Threads& threads)
     : options_(options), tokens_(std::move(tokens)), elastic_(elastic), backend_(backend), threads_(threads),
-      trace_(!options.trace.empty(), elastic.communicator()->rank()), peak_flops_(peak_flops(backend, options.precision)) {}
+      trace_(can_trace(options, elastic.communicator()->rank()), elastic.communicator()->rank()), peak_flops_(peak_flops(backend, options.precision)) {}
 
 Run::~Run() = default;
 

@@ -47,7 +47,7 @@ void RunLog::add(const StepResult& r, const StepWork& work) {
   if (!file_) return;
   const nlohmann::json line = {{"step", r.step}, {"loss", r.loss}, {"rate", r.rate}, {"norm", r.norm}, {"skipped", r.skipped}, {"loss_scale", r.loss_scale},
                                {"seconds", r.seconds}, {"compute_seconds", r.compute_seconds}, {"exposed_seconds", r.exposed_seconds}, {"exchange_seconds", r.exchange_seconds},
-                               {"data_seconds", r.data_seconds}, {"tokens", work.tokens}, {"operations", r.operations}, {"bytes", r.bytes}};
+                               {"data_seconds", r.data_seconds}, {"backward_seconds", r.backward_seconds}, {"tokens", work.tokens}, {"operations", r.operations}, {"bytes", r.bytes}};
   fmt::print(file_, "{}\n", line.dump());
   std::fflush(file_);
 }

@@ -31,8 +31,7 @@ std::optional<Bpe> tokenizer_of(const Flags& flags, const std::string& checkpoin
 }
 
 int sample(const Flags& flags) {
-  Found found = newest_checkpoint(flags.from);
-  if (found.folder.empty()) found = {flags.from, require(read_checkpoint(flags.from)), {}};
+  const Found found = require(checkpoint_at(flags.from));
   const ModelConfig& config = found.manifest.model;
   const auto tensors = require(CheckpointTensors::open(found.folder, found.manifest));
   const Layout layout(config);

@@ -50,6 +50,7 @@ std::string Sampler::text() const {
   const std::string tail = left == 0    ? "none left over"
                            : drop_last_ ? fmt::format("{} of an epoch's samples are dropped", left)
                                         : fmt::format("{} samples left over begin the step that runs into the next epoch", left);
+  if (samples_ < batch_) return fmt::format("{} samples of {} tokens, {} a step: warning: a step has samples more than once", samples_, context_, batch_);
   return fmt::format("{} samples of {} tokens, {} a step: {} whole steps an epoch, {}", samples_, context_, batch_, samples_ / batch_, tail);
 }
 

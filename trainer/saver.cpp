@@ -32,9 +32,13 @@ Status look(const Options& o, Found& found, std::string& told) {
     return Status(Code::invalid_argument, fmt::format("{} holds checkpoints: --resume auto goes on from them; a new run wants another folder", o.run));
   }
   if (o.resume == "auto") {
-    found = newest_checkpoint(o.run);
+    found = newest_checkpoint(o.run, Contents::all);
     for (const std::string& torn : found.torn) told += fmt::format("not used: {}\n", torn);
-    if (found.folder.empty()) told += "nothing to resume from: starting anew\n";
+    if (found.folder.empty()) {
+      const Found light = newest_checkpoint(o.run, Contents::weights);
+      if (!light.folder.empty()) told += fmt::format("{} holds weights alone, to sample from and to export: it cannot be gone on from\n", light.folder);
+      told += "nothing to resume from: starting anew\n";
+    }
   } else {
     auto manifest = read_checkpoint(o.resume);
     if (!manifest) return manifest.status();
@@ -43,6 +47,7 @@ Status look(const Options& o, Found& found, std::string& told) {
   }
   if (found.folder.empty()) return {};
   const auto refused = [&](const std::string& why) { return Status(Code::invalid_argument, fmt::format("{} {}", found.folder, why)); };
+  if (contents_of(found.manifest) == Contents::weights) return refused("holds weights alone: training goes on from a folder checkpoint-...");
   if (const std::string other = difference(o.model, found.manifest.model); !other.empty()) return refused("is of another model: " + other);
   if (found.manifest.settings != settings_text(o)) {
     return refused(fmt::format("was made with {}, this run has {}: its samples would be others", found.manifest.settings, settings_text(o)));
@@ -60,10 +65,11 @@ Saver::~Saver() {
 std::string Saver::after(const StepResult& result) {
   if (options_.run.empty()) return "";
   std::string told = in_flight_ ? poll(false) : "";
-  const bool due = result.step == options_.steps || (options_.checkpoint_every > 0 && result.step % options_.checkpoint_every == 0);
-  if (!due) return told;
+  const auto due = [&](long every) { return every > 0 && result.step % every == 0; };
+  const bool all = result.step == options_.steps || due(options_.checkpoint_every);
+  if (!all && !due(options_.light_every)) return told;
   if (in_flight_) told += poll(true);
-  begin(result);
+  begin(result, all ? Contents::all : Contents::weights);
   return told;
 }
 
@@ -76,17 +82,18 @@ std::string Saver::save(long step, double loss) {
   if (there[0] > 0) return "";
   StepResult result;
   result.step = step, result.loss = loss;
-  begin(result);
+  begin(result, Contents::all);
   return finish();
 }
 
-void Saver::begin(const StepResult& result) {
+void Saver::begin(const StepResult& result, Contents contents) {
   const int rank = training_.wire().rank(), ranks = training_.wire().rank_count();
   manifest_ = {result.step, result.loss, training_.scaler().scale(), training_.scaler().calm(), options_.model, settings_text(options_), {}};
-  folder_ = checkpoint_folder(options_.run, result.step);
+  contents_ = contents;
+  folder_ = checkpoint_folder(options_.run, result.step, contents);
   units_.clear();
   for (std::size_t unit = 0; unit < training_.layout().units().size(); ++unit) {
-    UnitState state = training_.unit(unit);
+    UnitState state = training_.unit(unit, contents);
     if (unit_owner(unit, ranks) == rank) units_.push_back({unit, std::move(state)});
   }
   in_flight_ = true;
@@ -101,6 +108,7 @@ void Saver::write() {
     for (const Tensor& tensor : training_.layout().tensors()) {
       if (tensor.unit != unit.number) continue;
       weights.push_back({tensor.name, tensor.shape, unit.state.weights.data() + tensor.offset});
+      if (contents_ == Contents::weights) continue;
       averages.push_back({tensor.name + ".first", tensor.shape, unit.state.first.data() + tensor.offset});
       averages.push_back({tensor.name + ".second", tensor.shape, unit.state.second.data() + tensor.offset});
     }
@@ -112,6 +120,7 @@ void Saver::write() {
   const std::array<std::pair<std::string, std::vector<NamedTensor>*>, 2> parts = {
       {{model_file(rank, ranks), &weights}, {optimizer_file(rank, ranks), &averages}}};
   for (const auto& [name, tensors] : parts) {
+    if (contents_ == Contents::weights && tensors == &averages) continue;
     auto file = status_ ? write_safetensors(folder_, name, *tensors) : status_;
     if (file) files_.push_back(*file);
     else status_ = file.status();
@@ -138,7 +147,7 @@ std::string Saver::poll(bool wait) {
   for (int rank = 0; rank < ranks; ++rank) {
     const std::uint64_t* of_rank = all.data() + std::size_t(rank) * kReport;
     failed = failed || of_rank[0] == kFailed;
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < (contents_ == Contents::all ? 2 : 1); ++i) {
       WrittenFile file{i == 0 ? model_file(rank, ranks) : optimizer_file(rank, ranks), std::size_t(of_rank[1 + 5 * i]), {}};
       std::memcpy(file.digest.data(), of_rank + 2 + 5 * i, file.digest.size());
       manifest_.files.push_back(file);
@@ -152,7 +161,7 @@ std::string Saver::poll(bool wait) {
   if (status) status = complete_checkpoint(folder_, manifest_, training_.layout(), ranks);
   if (status) {
     prune_checkpoints(options_.run, options_.keep);
-    return fmt::format("checkpoint of step {}: {}\n", manifest_.step, folder_);
+    return fmt::format("{} of step {}: {}\n", contents_ == Contents::all ? "checkpoint" : "weights", manifest_.step, folder_);
   }
   std::error_code error;
   std::filesystem::remove_all(folder_, error);

@@ -26,7 +26,7 @@ class Saver {
   std::string save(long step, double loss);
 
  private:
-  void begin(const StepResult& result);
+  void begin(const StepResult& result, Contents contents);
   std::string poll(bool wait);        // collective
   void write();                       // on thread_
   const Options& options_;
@@ -36,6 +36,7 @@ class Saver {
     UnitState state;
   };
   bool in_flight_ = false;
+  Contents contents_ = Contents::all;
   Manifest manifest_;
   std::string folder_;
   std::vector<Unit> units_;

@@ -5,7 +5,7 @@
 namespace tutti::trainer {
 
 ResidentWeights::ResidentWeights(const Layout& layout, const Shares& shares, Wire& wire, Device& device)
-    : layout_(layout), shares_(shares), wire_(wire), device_(device), whole_(device, layout.count()) {}
+    : layout_(layout), shares_(shares), wire_(wire), device_(device), whole_(device, layout.count(), shares.owners() > 1 ? wire.memory() : Memory::own) {}
 
 void ResidentWeights::publish() {
   if (shares_.owners() == 1) return;
@@ -29,13 +29,21 @@ ShardedWeights::Gathered& ShardedWeights::gather(std::size_t unit) {
   const auto found = gathered_.find(unit);
   if (found != gathered_.end()) return found->second;
   Gathered& place = gathered_[unit];
-  place.data = Array<float>(device_, layout_.units()[unit].count);
+  place.data = room(layout_.units()[unit].count);
   device_.copy(place.data.data() + shares_.mine(unit).begin, owned_[unit].data(), owned_[unit].bytes());
   place.exchange = wire_.gather_blocks("gather of weights", place.data.data(), shares_.counts(unit));
-  std::size_t held = 0;
-  for (const auto& entry : gathered_) held += entry.second.data.bytes();
-  most_ = std::max(most_, held);
   return place;
+}
+
+Array<float> ShardedWeights::room(std::size_t count) {
+  const auto fits = std::find_if(free_.begin(), free_.end(), [&](const Array<float>& array) { return array.size() == count; });
+  if (fits == free_.end()) {
+    rooms_ += count;
+    return Array<float>(device_, count, wire_.memory());
+  }
+  Array<float> taken = std::move(*fits);
+  free_.erase(fits);
+  return taken;
 }
 
 const float* ShardedWeights::weights(std::size_t unit, std::size_t next) {
@@ -46,17 +54,25 @@ const float* ShardedWeights::weights(std::size_t unit, std::size_t next) {
 }
 
 void ShardedWeights::publish() {      // what is gathered is out of date
-  for (auto& entry : gathered_) wire_.wait(entry.second.exchange);
+  for (auto& entry : gathered_) {
+    wire_.wait(entry.second.exchange);
+    free_.push_back(std::move(entry.second.data));
+  }
   gathered_.clear();
 }
 
-void ShardedWeights::release(std::size_t unit) { gathered_.erase(unit); }
+void ShardedWeights::release(std::size_t unit) {
+  const auto found = gathered_.find(unit);
+  if (found == gathered_.end()) return;
+  free_.push_back(std::move(found->second.data));
+  gathered_.erase(found);
+}
 
 void ShardedWeights::set(std::size_t unit, const float* whole) {
   const Share share = shares_.mine(unit);
   device_.upload(owned_[unit].data(), whole + share.begin, share.count * sizeof(float));
 }
 
-std::size_t ShardedWeights::bytes() const { return shares_.owned() * sizeof(float) + most_; }
+std::size_t ShardedWeights::bytes() const { return (shares_.owned() + rooms_) * sizeof(float); }
 
 }  // namespace tutti::trainer

@@ -57,13 +57,15 @@ class ShardedWeights : public SharedWeights {
     Exchange exchange;
   };
   Gathered& gather(std::size_t unit);
+  Array<float> room(std::size_t count);
   const Layout& layout_;
   const Shares& shares_;
   Wire& wire_;
   Device& device_;
   std::vector<Array<float>> owned_;
   std::map<std::size_t, Gathered> gathered_;
-  std::size_t most_ = 0;              // bytes gathered at one time, at most
+  std::vector<Array<float>> free_;    // kept for the next unit of that size: mapping memory takes longer than gathering
+  std::size_t rooms_ = 0;             // numbers in all that were ever gathered at one time
 };
 
 }  // namespace tutti::trainer

@@ -1,5 +1,7 @@
 #include "trainer/shares.h"
 
+#include <algorithm>
+
 namespace tutti::trainer {
 
 Shares::Shares(const Layout& layout, int owners, int me) : layout_(layout), owners_(owners), me_(owners == 1 ? 0 : me) {}
@@ -10,9 +12,13 @@ Share Shares::of(std::size_t unit, int owner) const {
   return {first * kBlock, (last - first) * kBlock};
 }
 
-std::vector<std::size_t> Shares::counts(std::size_t unit) const {
+std::vector<std::size_t> Shares::counts(std::size_t unit, std::size_t begin, std::size_t end) const {
   std::vector<std::size_t> all;
-  for (int owner = 0; owner < owners_; ++owner) all.push_back(of(unit, owner).count);
+  for (int owner = 0; owner < owners_; ++owner) {
+    const Share share = of(unit, owner);
+    const std::size_t first = std::max(begin, share.begin), last = std::min(end, share.begin + share.count);
+    all.push_back(first < last ? last - first : 0);
+  }
   return all;
 }
 

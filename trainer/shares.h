@@ -18,7 +18,9 @@ class Shares {
   int owners() const { return owners_; }
   Share of(std::size_t unit, int owner) const;
   Share mine(std::size_t unit) const { return of(unit, me_); }
-  std::vector<std::size_t> counts(std::size_t unit) const;      // one an owner
+  // One an owner: of the unit, or of its numbers [begin, end).
+  std::vector<std::size_t> counts(std::size_t unit) const { return counts(unit, 0, layout_.units()[unit].count); }
+  std::vector<std::size_t> counts(std::size_t unit, std::size_t begin, std::size_t end) const;
   std::size_t owned() const;                                    // numbers of this rank, of all units
 
  private:

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "trainer/embedding.h"
 #include "trainer/layout.h"
 
 namespace tutti::trainer {
@@ -28,8 +29,13 @@ class GradientSink {
  public:
   virtual ~GradientSink() = default;
   virtual GradientPlace<T> gradient(std::size_t unit) = 0;
-  // This micro-batch has nothing more for the unit. Called once a unit, from the last unit to the first.
-  virtual void finished(std::size_t unit) = 0;
+  // The head's part of the embedding's gradient is in its place. True: it is on its way to other ranks, so nothing may be added to it there;
+  // what the rows that were looked up have to add is then given to looked_up(): dx[rows of the batch][width].
+  virtual bool head_finished() { return false; }
+  virtual void looked_up(const Token*, const T*) {}
+  // This micro-batch has nothing more for the unit's numbers from `from` on. Called from the last unit to the first, in each with
+  // `from` falling, at the end with 0.
+  virtual void finished(std::size_t unit, std::size_t from) = 0;
 };
 
 // Both, in whole arrays of this process.
@@ -54,7 +60,7 @@ class WholeGradients : public GradientSink<T> {
   // The next micro-batch overwrites.
   void restart() { fresh_ = true; }
   GradientPlace<T> gradient(std::size_t unit) override { return {data_.data() + layout_.units()[unit].offset, fresh_}; }
-  void finished(std::size_t unit) override {
+  void finished(std::size_t unit, std::size_t) override {
     if (unit == 0) fresh_ = false;
   }
   std::vector<T>& data() { return data_; }

@@ -74,7 +74,7 @@ Result<Tokens> Tokens::open(const std::string& path) {
   void* place = known && S_ISREG(info.st_mode) && size > 0 ? mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0) : nullptr;
   close(file);
   if (!known || !S_ISREG(info.st_mode)) return wrong(path, "is not a file");
-  if (size == 0) return wrong(path, "is empty");
+  if (size == 0) return wrong(path, "is empty: give a text or a token file of llm.c");
   if (place == MAP_FAILED) return wrong(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   Tokens t;
   t.name_ = path;

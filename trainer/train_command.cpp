@@ -25,7 +25,7 @@ struct Flags {
   ModelFlags model;
   Options options;
   std::string schedule = "cosine", on_nan = "stop", dtype = "f32", wire = "f32", device = "cpu";
-  double bucket_mb = 25;
+  double bucket_mb = 4;
 };
 
 // "cpu": -1; "cuda": kEachItsOwn; "cuda:N": N.
@@ -131,8 +131,9 @@ void add_rank_flags(CLI::App& app, Flags& f) {
   app.add_option("--threads", o.threads, "of each rank; 0: the host's cores, shared out")->capture_default_str()->check(CLI::Range(0, 1024))->group("Ranks");
   app.add_option("--check-every", o.check_every, "steps between comparisons of all ranks' weights; 0: at the start only")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Ranks");
   app.add_option("--run", o.run, "folder for the log and the checkpoints")->group("Output");
-  app.add_option("--checkpoint-every", o.checkpoint_every, "steps; the last step always has one; 0: only that")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Output");
-  app.add_option("--keep", o.keep, "newest checkpoints to keep")->capture_default_str()->check(CLI::PositiveNumber)->group("Output");
+  app.add_option("--light-every", o.light_every, "steps between checkpoints of the weights alone; 0: none")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Output");
+  app.add_option("--checkpoint-every", o.checkpoint_every, "steps between those that --resume goes on from; the last step always has one; 0: only that")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Output");
+  app.add_option("--keep", o.keep, "newest checkpoints to keep, of either kind")->capture_default_str()->check(CLI::PositiveNumber)->group("Output");
   app.add_option("--resume", o.resume, "auto: the newest valid checkpoint of --run, if any; or a checkpoint's folder")->group("Output");
   app.add_option("--trace", o.trace, "file for a trace that Chrome and Perfetto show; rank r adds .r")->group("Output");
   app.add_option("--expect-loss", o.expect_loss, "fail when the last step's loss is above")->check(CLI::PositiveNumber)->group("Output");

@@ -30,8 +30,9 @@ MicroBatches own_micro_batches(const Options& options, const Communicator& commu
 std::unique_ptr<GradientSum> gradient_sum(const Options& options, const Layout& layout, const Shares& shares, Wire& wire, Backend<float>& backend,
                                           Threads& threads) {
   if (options.deterministic) return std::make_unique<TreeSum>(layout, shares, options.micro_batches, wire, threads);
-  if (options.zero >= 2) return std::make_unique<ShardSum>(layout, shares, wire, backend, options.narrow_wire);
-  return std::make_unique<WholeSum>(layout, shares, wire, backend, options.bucket_bytes, options.narrow_wire);
+  EmbeddingRows rows(options.model, {options.batch, options.model.context}, wire, backend);
+  if (options.zero >= 2) return std::make_unique<ShardSum>(layout, shares, wire, backend, std::move(rows), options.narrow_wire);
+  return std::make_unique<WholeSum>(layout, shares, wire, backend, std::move(rows), options.bucket_bytes, options.narrow_wire);
 }
 
 std::uint64_t hash_of(const std::vector<float>& values) {
@@ -61,6 +62,10 @@ Training::Training(const Options& options, Tokens tokens, Communicator& communic
       inputs_(options.batch * options.model.context), targets_(inputs_.size()), there_inputs_(backend, inputs_.size()),
       there_targets_(backend, inputs_.size()), squares_(layout_.count() / kBlock), there_squares_(backend, squares_.size()),
       scaler_(options.precision == Precision::f16) {
+  if (sampler_.samples() < std::size_t(wire_.rank_count())) {
+    refuse(fmt::format("{} has {} samples of {} tokens for {} ranks: give more data, fewer ranks or a smaller --context", tokens_.name(),
+                       sampler_.samples(), options.model.context, wire_.rank_count()));
+  }
   const Token largest = tokens_.largest();
   if (std::size_t(largest) >= options.model.vocabulary) {
     refuse(fmt::format("{} has token {}, but the vocabulary is {}: give --vocabulary {} or other data", tokens_.name(), largest,
@@ -100,15 +105,16 @@ void Training::set_unit(std::size_t unit, UnitState& there, int source) {
   optimizer_.write(unit, there.first.data() + share.begin, there.second.data() + share.begin);
 }
 
-UnitState Training::unit(std::size_t unit) {
-  const std::size_t count = layout_.units()[unit].count;
+UnitState Training::unit(std::size_t unit, Contents contents) {
   const Share share = shares_.mine(unit);
   UnitState state;
-  for (std::vector<float>* part : {&state.weights, &state.first, &state.second}) part->resize(count);
+  std::vector<std::vector<float>*> parts = {&state.weights};
+  if (contents == Contents::all) parts.insert(parts.end(), {&state.first, &state.second});
+  for (std::vector<float>* part : parts) part->resize(layout_.units()[unit].count);
   backend_.download(state.weights.data() + share.begin, weights_->owned(unit), share.count * sizeof(float));
-  optimizer_.read(unit, state.first.data() + share.begin, state.second.data() + share.begin);
+  if (contents == Contents::all) optimizer_.read(unit, state.first.data() + share.begin, state.second.data() + share.begin);
   if (shares_.owners() == 1) return state;
-  for (std::vector<float>* part : {&state.weights, &state.first, &state.second}) {
+  for (std::vector<float>* part : parts) {
     Exchange exchange = wire_.gather_host_blocks("gather of state", part->data(), shares_.counts(unit));
     wire_.wait(exchange);
   }
@@ -163,8 +169,10 @@ double Training::compute(std::size_t number, bool counts, bool last, StepResult&
   const Time middle = now();
   model_.backward(*weights_, *gradients_, there_inputs_.data(), there_targets_.data(), dropout,
                   counts ? float(scaler_.scale()) / float(options_.micro_batches) : 0.0f);
+  const Time end = now();
+  result.backward_seconds += seconds(middle, end);
   trace_.add(Trace::Kind::compute, "forward", loaded, middle);
-  trace_.add(Trace::Kind::compute, "backward", middle, now());
+  trace_.add(Trace::Kind::compute, "backward", middle, end);
   gradients_->end();
   return loss;
 }

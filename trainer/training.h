@@ -29,6 +29,7 @@ struct StepResult {
 
   double seconds = 0, compute_seconds = 0, exposed_seconds = 0, data_seconds = 0;
   double exchange_seconds = 0;        // communication was under way, exposed or beside computing
+  double backward_seconds = 0;        // of the backward passes; part of compute_seconds where weights are not waited for in them
   std::size_t operations = 0, bytes = 0;      // of communication
 };
 
@@ -55,8 +56,8 @@ class Training {
 
   // Collective. `there` is whole on rank `source` and is set on all.
   void set_unit(std::size_t unit, UnitState& there, int source = 0);
-  // Collective, whole on every rank.
-  UnitState unit(std::size_t unit);
+  // Collective, whole on every rank. The averages are left out of Contents::weights.
+  UnitState unit(std::size_t unit, Contents contents = Contents::all);
   // Collective. Of all weights as f32 in the order of the layout, without padding.
   Digest weights_hash();
   // Collective. Throws Failure that names the first tensor that differs and the rank.

@@ -39,7 +39,7 @@ class TreeSum : public GradientSum {
   void end() override;
   void finish() override;
   GradientPlace<float> gradient(std::size_t unit) override { return {top_->data() + layout_.units()[unit].offset, true}; }
-  void finished(std::size_t) override {}
+  void finished(std::size_t, std::size_t) override {}
   float* owned(std::size_t unit) override { return stack_.front().sum->data() + layout_.units()[unit].offset + shares_.mine(unit).begin; }
   std::size_t bytes() const override;
   // Whether the library's canonical order carries the sum.

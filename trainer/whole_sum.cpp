@@ -1,47 +1,71 @@
 #include "trainer/whole_sum.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace tutti::trainer {
 
-WholeSum::WholeSum(const Layout& layout, const Shares& shares, Wire& wire, Backend<float>& backend, std::size_t bucket_bytes, bool narrow)
-    : layout_(layout), shares_(shares), wire_(wire), backend_(backend), bucket_bytes_(bucket_bytes), sum_(backend, layout.count()),
-      narrow_(backend, narrow && wire.rank_count() > 1 ? layout.count() : 0) {}
+WholeSum::WholeSum(const Layout& layout, const Shares& shares, Wire& wire, Backend<float>& backend, EmbeddingRows rows, std::size_t bucket_bytes,
+                   bool narrow)
+    : layout_(layout), shares_(shares), wire_(wire), backend_(backend), rows_(std::move(rows)), bucket_bytes_(bucket_bytes),
+      sum_(backend, layout.count(), wire.memory()), narrow_(backend, narrow && wire.rank_count() > 1 ? layout.count() : 0, wire.memory()) {}
 
 void WholeSum::begin(std::size_t, bool, bool last) {
   if (first_) fresh_ = true;
   first_ = false;
   last_ = last;
-  bucket_end_ = layout_.units().size();
+  sent_ = layout_.count();
 }
 
 void WholeSum::end() {}
 
-void WholeSum::finished(std::size_t unit) {
-  if (unit == 0) fresh_ = false;
-  if (!last_) return;
-  const Unit first = layout_.units()[unit], behind = layout_.units()[bucket_end_ - 1];
-  const std::size_t count = behind.offset + behind.count - first.offset;
-  if (count * sizeof(float) < bucket_bytes_ && unit > 0) return;
-  if (shares_.owners() == 1) exchange(unit, first.offset, count);
-  else for (std::size_t i = unit; i < bucket_end_; ++i) exchange(i, layout_.units()[i].offset, layout_.units()[i].count);
-  bucket_end_ = unit;
+bool WholeSum::head_finished() {
+  apart_ = last_ && rows_.worth_it();
+  if (!apart_) return false;
+  if (fresh_) rows_.clear_positions(sum_.data());
+  exchange(0, layout_.units()[0].count);
+  return true;
 }
 
-void WholeSum::exchange(std::size_t unit, std::size_t first, std::size_t count) {
+void WholeSum::finished(std::size_t unit, std::size_t from) {
+  if (unit == 0) fresh_ = false;
+  const std::size_t first = layout_.units()[unit].offset + from, last_of_all = apart_ ? layout_.units()[0].count : 0;
+  if (!last_ || first < last_of_all) return;
+  if ((sent_ - first) * sizeof(float) < bucket_bytes_ && first > last_of_all) return;
+  exchange(first, sent_);
+  sent_ = first;
+}
+
+// Owners' parts differ from unit to unit.
+void WholeSum::exchange(std::size_t first, std::size_t end) {
+  if (first == end) return;
   float* wide = sum_.data() + first;
   std::uint16_t* narrow = narrow_.empty() ? nullptr : narrow_.data() + first;
-  if (narrow) backend_.pack(Precision::bf16, count, wide, narrow);
-  void* data = narrow ? static_cast<void*>(narrow) : wide;
+  if (narrow) backend_.pack(Precision::bf16, end - first, wide, narrow);
+  std::byte* data = narrow ? reinterpret_cast<std::byte*>(narrow) : reinterpret_cast<std::byte*>(wide);
   const DataType type = narrow ? DataType::bf16 : DataType::f32;
-  buckets_.push_back({first, count, shares_.owners() == 1 ? wire_.sum("sum of gradients", data, count, type)
-                                                            : wire_.sum_blocks("sum of gradients", data, shares_.counts(unit), type)});
+  Bucket bucket{first, end - first, {}};
+  if (shares_.owners() == 1) {
+    bucket.exchanges.push_back(wire_.sum("sum of gradients", data, end - first, type));
+  } else {
+    for (std::size_t i = 0; i < layout_.units().size(); ++i) {
+      const Unit unit = layout_.units()[i];
+      const std::size_t begin = std::max(first, unit.offset), behind = std::min(end, unit.offset + unit.count);
+      if (begin >= behind) continue;
+      bucket.exchanges.push_back(wire_.sum_blocks("sum of gradients", data + (begin - first) * size_of(type),
+                                                  shares_.counts(i, begin - unit.offset, behind - unit.offset), type));
+    }
+  }
+  buckets_.push_back(std::move(bucket));
 }
 
 void WholeSum::finish() {
   for (Bucket& bucket : buckets_) {
-    wire_.wait(bucket.exchange);
+    for (Exchange& exchange : bucket.exchanges) wire_.wait(exchange);
     if (!narrow_.empty()) backend_.unpack(Precision::bf16, bucket.count, narrow_.data() + bucket.first, sum_.data() + bucket.first);
   }
   buckets_.clear();
+  if (std::exchange(apart_, false)) rows_.add_to(sum_.data());
   first_ = true;
 }
 

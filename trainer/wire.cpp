@@ -12,8 +12,8 @@ std::size_t before(const std::vector<std::size_t>& counts, int rank) {
   return std::accumulate(counts.begin(), counts.begin() + rank, std::size_t(0));
 }
 
-bool are_equal(const std::vector<std::size_t>& counts) {
-  return std::equal(counts.begin() + 1, counts.end(), counts.begin());
+void* block_at(void* data, const std::vector<std::size_t>& counts, int rank, DataType type) {
+  return static_cast<std::byte*>(data) + before(counts, rank) * size_of(type);
 }
 
 }  // namespace
@@ -43,48 +43,25 @@ Exchange Wire::sum(const std::string& name, void* data, std::size_t count, DataT
 
 Exchange Wire::sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type) {
   if (rank_count() == 1) return {};
-  const auto at = [&](int owner) { return static_cast<std::byte*>(data) + before(counts, owner) * size_of(type); };
-  const std::size_t bytes = before(counts, rank_count()) * size_of(type);
-  const DeviceStream stream = device_.exchange_stream();
-  if (!stream.given) {
-    ReduceScatterV call;
-    call.input = data, call.output = at(rank()), call.counts = counts, call.type = type;
-    return started(name, bytes, communicator_.reduce_scatter_v(call));
-  }
-  if (are_equal(counts)) {
-    return started(name, bytes,
-                   communicator_.reduce_scatter({.input = data, .output = at(rank()), .count = counts[0], .type = type, .stream = stream}), true);
-  }
-  Work work;      // streams know no blocks of different sizes
-  for (int owner = 0; owner < rank_count(); ++owner) {
-    work = communicator_.reduce({.input = at(owner), .output = at(owner), .count = counts[std::size_t(owner)], .type = type, .root = owner,
-                                 .stream = stream});
-  }
-  return started(name, bytes, std::move(work), true);
+  ReduceScatterV call;
+  call.input = data, call.output = block_at(data, counts, rank(), type), call.counts = counts, call.type = type;
+  call.stream = device_.exchange_stream();
+  return started(name, before(counts, rank_count()) * size_of(type), communicator_.reduce_scatter_v(call), call.stream.given);
 }
 
-Exchange Wire::gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
-  if (rank_count() == 1) return {};
-  const DeviceStream stream = device_.exchange_stream();
-  if (!stream.given) return gather_host_blocks(name, data, counts);
-  const std::size_t bytes = before(counts, rank_count()) * sizeof(float);
-  if (are_equal(counts)) {
-    return started(name, bytes,
-                   communicator_.all_gather({.input = data + before(counts, rank()), .output = data, .count = counts[0], .stream = stream}), true);
-  }
-  Work work;
-  for (int owner = 0; owner < rank_count(); ++owner) {
-    float* at = data + before(counts, owner);
-    work = communicator_.broadcast({.input = at, .output = at, .count = counts[std::size_t(owner)], .root = owner, .stream = stream});
-  }
-  return started(name, bytes, std::move(work), true);
+Exchange Wire::gather_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type) {
+  return gather(name, data, counts, type, device_.exchange_stream());
 }
 
 Exchange Wire::gather_host_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts) {
+  return gather(name, data, counts, DataType::f32, {});
+}
+
+Exchange Wire::gather(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type, DeviceStream stream) {
   if (rank_count() == 1) return {};
   AllGatherV call;
-  call.input = data + before(counts, rank()), call.output = data, call.counts = counts;
-  return started(name, before(counts, rank_count()) * sizeof(float), communicator_.all_gather_v(call));
+  call.input = block_at(data, counts, rank(), type), call.output = data, call.counts = counts, call.type = type, call.stream = stream;
+  return started(name, before(counts, rank_count()) * size_of(type), communicator_.all_gather_v(call), stream.given);
 }
 
 Exchange Wire::broadcast(const std::string& name, void* data, std::size_t bytes, int root) {

@@ -33,13 +33,15 @@ class Wire {
   Wire(Communicator& communicator, Trace& trace, Device& device) : communicator_(communicator), trace_(trace), device_(device) {}
   int rank() const { return communicator_.rank(); }
   int rank_count() const { return communicator_.rank_count(); }
+  // For what is exchanged often.
+  Memory memory() const { return rank_count() > 1 ? Memory::shared : Memory::own; }
 
   // All in place, in the device's memory. `counts`: elements of each rank's block; blocks lie one behind another at `data`.
   // bf16: additions are f32; a partial sum that travels is rounded, once for each hop that the chosen algorithm gives it.
   Exchange sum(const std::string& name, void* data, std::size_t count, DataType type = DataType::f32);
   // This rank's block gets the sum.
   Exchange sum_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type = DataType::f32);
-  Exchange gather_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);
+  Exchange gather_blocks(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type = DataType::f32);
   // In the host's memory.
   Exchange gather_host_blocks(const std::string& name, float* data, const std::vector<std::size_t>& counts);
   Exchange broadcast(const std::string& name, void* data, std::size_t bytes, int root);
@@ -67,6 +69,7 @@ class Wire {
     Trace::Time since_;
     double seconds_ = 0;
   };
+  Exchange gather(const std::string& name, void* data, const std::vector<std::size_t>& counts, DataType type, DeviceStream stream);
   Exchange started(const std::string& name, std::size_t bytes, Work work, bool in_stream = false);
   Communicator& communicator_;
   Trace& trace_;

@@ -127,13 +127,55 @@ TEST(ResumeTest, OtherModelsAndSettingsAreRefusedAndNothingIsOverwritten) {
   EXPECT_EQ(read_text(file), before);
 }
 
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 TEST(ResumeTest, OnlyTheNewestAreKept) {
   const Folder folder;
   ASSERT_EQ(train(kRun + "--keep 2 --checkpoint-every 1 --run " + (folder / "run")).status, 0);
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder / "run")) names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  EXPECT_EQ(names, (std::vector<std::string>{"checkpoint-00000005", "checkpoint-00000006", "rank-0.jsonl"}));
+  EXPECT_EQ(names_in(folder / "run"), (std::vector<std::string>{"checkpoint-00000005", "checkpoint-00000006", "rank-0.jsonl"}));
+}
+
+TEST(ResumeTest, LightOnesHoldTheWeightsAndAreNotGoneOnFrom) {
+  const Folder folder;
+  const std::string run = folder / "run", light = run + "/weights-00000005";
+  const std::string flags = kSmall + "--seed 3 --dropout 0.1 --rate 0.01 --deterministic --steps 6 --checkpoint-every 3 --light-every 1 --keep 2 ";
+  ASSERT_EQ(train_on(2, "shm", flags + "--run " + run).status, 0);
+  EXPECT_EQ(names_in(run), (std::vector<std::string>{"checkpoint-00000003", "checkpoint-00000006", "rank-0.jsonl", "rank-1.jsonl", "weights-00000004",
+                                                     "weights-00000005"}));
+  EXPECT_EQ(names_in(light), (std::vector<std::string>{"config.json", "manifest.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                                                       "model.safetensors.index.json"}));
+  const auto says = [&](const std::string& line, const std::string& words) {
+    const Outcome outcome = shell(line);
+    EXPECT_TRUE(outcome.says(words)) << line << ": " << outcome.text;
+  };
+  const std::string sample = train_program() + " sample --tokens 1 ";
+  says(train_program() + " " + flags + "--run " + (folder / "other") + " --resume " + light, "holds weights alone: training goes on from a folder checkpoint-");
+  says(sample + run, "checkpoint-00000006, after step 6");
+  fs::remove_all(run + "/checkpoint-00000006");
+  says(sample + run, "weights-00000005, after step 5");
+  says(sample + light, "after step 5");
+  says(train_program() + " " + flags + "--run " + run, "holds checkpoints");
+  // The weights are those of the step.
+  ASSERT_EQ(train(flags + "--checkpoint-every 5 --run " + (folder / "whole")).status, 0);
+  const auto wanted = Safetensors::open(folder / "whole/checkpoint-00000005/model.safetensors");
+  ASSERT_TRUE(wanted.ok()) << wanted.status().to_string();
+  std::size_t seen = 0;
+  for (const std::string part : {"/model-00001-of-00002.safetensors", "/model-00002-of-00002.safetensors"}) {
+    const auto got = Safetensors::open(light + part);
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    for (const auto& [name, entry] : got->tensors()) {
+      EXPECT_EQ(std::memcmp(entry.data, wanted->tensors().at(name).data, entry.count * sizeof(float)), 0) << name;
+      ++seen;
+    }
+  }
+  EXPECT_EQ(seen, wanted->tensors().size());
+  says(train_program() + " " + flags + "--resume auto --run " + run, "checkpoint-00000003, after step 3");
+  EXPECT_EQ(names_in(light), (std::vector<std::string>{"config.json", "manifest.json", "model.safetensors"}));      // made anew by one rank
 }
 
 // A file may not grow beyond 8 blocks: to a program that is as a full disk.

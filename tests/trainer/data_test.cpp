@@ -110,11 +110,20 @@ TEST(BadInput, IsToldAndEndsTheRun) {
   };
   for (const Line& line : {Line{"--data /nonexistent", "/nonexistent: cannot be opened"}, {"--vocabulary 100", "give --vocabulary"},
                            {"--width 33", "33 cannot be shared by 2 heads"}, {"--zero 4", "--zero"}, {"--batch 0", "--batch"},
-                           {"--run /proc/nothing", "cannot be written"}}) {
+                           {"--run /proc/nothing", "cannot be written"}, {"--trace /nonexistent/x", "--trace /nonexistent/x: cannot be written: No such file"},
+                           {"--data /dev/null", "/dev/null: is not a file"}}) {
     const Outcome outcome = train(kSmall + "--steps 1 " + line.flags);
     EXPECT_NE(outcome.status, 0) << line.flags;
     EXPECT_TRUE(outcome.says(line.words)) << line.flags << ": " << outcome.text;
   }
+  write_file(folder / "short", std::string(17 * 2, 'z'));
+  const Outcome few = train_on(3, "shm", kSmall + "--steps 1 --data " + (folder / "short"));
+  EXPECT_NE(few.status, 0);
+  EXPECT_TRUE(few.says("has 2 samples of 16 tokens for 3 ranks")) << few.text;
+  const Outcome again = train(kSmall + "--steps 1 --data " + (folder / "short"));
+  EXPECT_TRUE(again.status == 0 && again.says("a step has samples more than once")) << again.text;
+  EXPECT_TRUE(shell(train_program() + " sample /nonexistent").says("/nonexistent: there is no such folder"));
+  EXPECT_TRUE(shell(train_program() + " sample " + (folder / "")).says("holds no valid checkpoint"));
   const Outcome many = train_on(3, "shm", kSmall + "--steps 1 --micro-batches 2");
   EXPECT_NE(many.status, 0);
   EXPECT_TRUE(many.says("3 ranks share 2 micro-batches")) << many.text;

@@ -45,19 +45,6 @@ TEST(ExportTest, SafetensorsHaveTheCheckpointsBits) {
   EXPECT_NE(shell(fmt::format("{} export {} --onnx x", train_program(), folder / "none")).status, 0);
 }
 
-// A folder in which Node finds onnxruntime-node: installed there once by npm. `why` says what is missing otherwise.
-std::string runtime_modules(std::string& why) {
-  const std::string modules = TUTTI_BINARY_DIR "/onnxruntime";
-  const std::string find = fmt::format("node -e 'require.resolve(\"onnxruntime-node\", {{paths: [\"{}\"]}})'", modules);
-  if (shell("node --version && npm --version").status != 0) return why = "no Node.js with npm here to run onnxruntime-node", "";
-  if (shell(find).status != 0) {
-    std::filesystem::create_directories(modules);
-    const Outcome install = shell(fmt::format("cd {} && ONNXRUNTIME_NODE_INSTALL=skip timeout 90 npm install --no-save --no-audit --no-fund onnxruntime-node", modules));
-    if (install.status != 0) return why = "npm cannot install onnxruntime-node: " + install.text, "";
-  }
-  return modules;
-}
-
 struct Case {
   const char* name;
   ModelConfig config;
@@ -66,7 +53,7 @@ class Onnx : public testing::TestWithParam<Case> {};
 
 TEST_P(Onnx, AnotherRuntimeFindsTheSameLogits) {
   std::string why;
-  const std::string modules = runtime_modules(why);
+  const std::string modules = folder_with_npm("onnxruntime-node", why);
   if (modules.empty()) GTEST_SKIP() << why;
   const ModelConfig config = GetParam().config;
   const Layout layout(config);

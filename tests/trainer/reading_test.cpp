@@ -96,7 +96,7 @@ TEST_F(Runs, TraceHasComputeAndEachExchange) {
   }
   EXPECT_EQ(names["forward"], 4 * 4);                  // 4 of the 8 micro-batches, 4 steps
   EXPECT_EQ(names["backward"], 4 * 4);
-  EXPECT_EQ(names["sum of gradients"], 4 * 3);         // once a step and bucket, however many micro-batches
+  EXPECT_EQ(names["sum of gradients"], 4 * 5);         // the embedding and two halves of each block: once a step and bucket, however many micro-batches
   EXPECT_TRUE(std::filesystem::exists(run() + "/trace.json.1"));
 }
 

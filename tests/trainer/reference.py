@@ -122,4 +122,5 @@ def main(folder):
     write(folder + "/result.safetensors", result)
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -61,6 +61,14 @@ TEST(SameBitsTest, ThreadsChangeNoBit) {
   EXPECT_EQ(shell(train_program() + " --threads 3 " + kRun + "--deterministic --hash").last_after("weights sha256 "), hash_of_one());
 }
 
+// Ranks whose weight decay differs go apart in what decays: the matrices, of which the embedding's is the first.
+TEST(SameBitsTest, ADivergenceNamesStepTensorAndRank) {
+  const Outcome outcome = shell(fmt::format("TUTTI_PROBE=0 {}/bin/tutti run -n 3 sh -c '{} --threads 1 {} --check-every 3 --decay 0.$((RANK / 2 + 1))'",
+                                            TUTTI_BINARY_DIR, train_program(), kRun));
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_TRUE(outcome.says("after step 3 the weights wte.weight of rank 2 differ from those of rank 0")) << outcome.text;
+}
+
 double last_loss(const Outcome& outcome) { return std::stod("0" + outcome.last_after("step 6/6  loss ")); }
 
 // Sums in other orders: equal to rounding, whatever is sharded; and the order of samples is the same.

