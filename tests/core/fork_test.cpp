@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -82,8 +83,11 @@ TEST(Fork, APeerSeesTheEndOfAConnectionWhileAChildLives) {
     ::_exit(0);
   }
   close_kept(ours);
+  // As soon as the child runs.
+  pollfd readable{peers, POLLIN, 0};
+  EXPECT_EQ(::poll(&readable, 1, 60'000), 1) << "the child holds the other end";
   char byte = 0;
-  EXPECT_EQ(::recv(peers, &byte, 1, MSG_DONTWAIT), 0) << "the child holds the other end";
+  EXPECT_EQ(::recv(peers, &byte, 1, MSG_DONTWAIT), 0);
   EXPECT_EQ(::waitpid(child, nullptr, WNOHANG), 0);
   for (const int descriptor : {peers, leash, childs}) ::close(descriptor);
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);

@@ -1,5 +1,4 @@
 // Ranks that fork, as a data loader does: their end is seen while their children live, and what children do or leave undone disturbs nobody.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -23,7 +22,6 @@ namespace tutti::test {
 namespace {
 
 using std::chrono::seconds;
-using testing::HasSubstr;
 
 // Children that live until it ends.
 class Leash {
@@ -94,7 +92,6 @@ TEST_P(Forking, AKilledRankIsNamedWhileItsChildrenLive) {
     // Not a timeout's: no limit of this library is over before.
     EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
     EXPECT_EQ(status.culprit(), 0);
-    EXPECT_THAT(status.text(), HasSubstr("its process ended"));
   });
   killer.join();
   EXPECT_EQ(victim.exit_code(), 128 + SIGKILL);
@@ -196,7 +193,7 @@ TEST_P(Forking, ChildrenMayBeRanksOfTheirOwn) {
   const std::string address = fresh_address();
   const auto rank = [&](int own) {
     return [&, own] {
-      const Environment environment({{"TUTTI_TRANSPORT", GetParam()}});
+      const Environment environment(Settings{{"TUTTI_TRANSPORT", GetParam()}});
       Communicator comm = joined(own, 2, address);
       const auto memory = allocate(40'000);
       if (!memory) return 1;
@@ -213,7 +210,7 @@ TEST_P(Forking, ChildrenMayBeRanksOfTheirOwn) {
   world.run([](Communicator& comm) { ASSERT_TRUE(reduce(comm, 1000).ok()); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Forking, testing::Values("shm", "tcp"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Transports, Forking, testing::Values("shm", "tcp"), [](const auto& p) { return std::string(p.param); });
 
 }  // namespace
 }  // namespace tutti::test

@@ -117,7 +117,7 @@ def a_killed_rank():
             check()
     except torch_tutti.Error as error:
         # A limit's end would be a timeout.
-        assert error.code == "peer_lost" and error.culprit == KILLED and "its process ended" in str(error), error
+        assert error.code == "peer_lost" and error.culprit == KILLED, error
         print(f"rank {RANK}: {error}", flush=True)
     else:
         raise AssertionError("nobody noticed")
