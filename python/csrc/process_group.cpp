@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <iterator>
