@@ -15,9 +15,13 @@ namespace {
 
 Status empty() { return Status(Code::invalid_state, "the communicator is empty or was destroyed"); }
 
+bool is_here(const std::shared_ptr<comm::Member>& member) { return member && member->engine()->origin().here(); }
+// Why a call on it is refused, where it is not here.
+Status absent(const std::shared_ptr<comm::Member>& member) { return member ? member->engine()->origin().elsewhere("the communicator") : empty(); }
+
 template <class Call>
 Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
-  if (!member) return Work(empty());
+  if (!is_here(member)) return Work(absent(member));
   if constexpr (requires { call.stream; })
     if (call.stream.given) return member->start_on(call.stream.handle, call);
   auto prepared = comm::prepare(call, member->self());
@@ -27,7 +31,7 @@ Work run(const std::shared_ptr<comm::Member>& member, const Call& call) {
 
 template <class Call>
 Work run_pair(const std::shared_ptr<comm::Member>& member, Collective what, const Call& call) {
-  if (!member) return Work(empty());
+  if (!is_here(member)) return Work(absent(member));
   if (call.stream.given) return member->start_on(call.stream.handle, call);
   auto prepared = comm::prepare(call, member->self());
   if (!prepared) return member->refuse(prepared.status());
@@ -67,10 +71,10 @@ Result<Communicator> Communicator::create(int rank, int rank_count, const Unique
 
 Result<UniqueId> Communicator::make_unique_id() { return comm::make_unique_id(); }
 
-Result<Communicator> Communicator::split(int color, int key) { return member_ ? member_->split(color, key) : Result<Communicator>(empty()); }
+Result<Communicator> Communicator::split(int color, int key) { return is_here(member_) ? member_->split(color, key) : Result<Communicator>(absent(member_)); }
 
 Result<Communicator> Communicator::shrink(std::chrono::milliseconds limit, const std::vector<int>& without) {
-  if (!member_) return empty();
+  if (!is_here(member_)) return absent(member_);
   for (const int r : without)
     if (r < 0 || r >= rank_count() || r == rank())
       return Status(Code::invalid_argument, fmt::format("shrink: without rank {}, wanted one of 0 to {} that is not the caller's {}", r, rank_count() - 1, rank()));
@@ -79,7 +83,7 @@ Result<Communicator> Communicator::shrink(std::chrono::milliseconds limit, const
 }
 
 Result<Communicator> Communicator::grow(int rank_count, const UniqueId& id, const Options& options) {
-  if (!member_) return empty();
+  if (!is_here(member_)) return absent(member_);
   struct Wish {
     std::uint64_t rank_count;
     std::array<std::byte, sizeof(UniqueId)> id;
@@ -96,7 +100,7 @@ Result<Communicator> Communicator::grow(int rank_count, const UniqueId& id, cons
   return create(rank(), rank_count, agreed, options);
 }
 
-Status Communicator::status() const { return member_ ? member_->status() : empty(); }
+Status Communicator::status() const { return is_here(member_) ? member_->status() : absent(member_); }
 
 int Communicator::rank() const { return member_ ? member_->rank() : -1; }
 int Communicator::rank_count() const { return member_ ? member_->rank_count() : 0; }
@@ -117,28 +121,29 @@ Work Communicator::all_to_all_v(const AllToAllV& call) { return run(member_, cal
 Work Communicator::send(const Send& call) { return run_pair(member_, Collective::send, call); }
 Work Communicator::recv(const Recv& call) { return run_pair(member_, Collective::recv, call); }
 
-Work Communicator::barrier(DeviceStream stream) { return member_ ? member_->barrier(stream) : Work(empty()); }
+Work Communicator::barrier(DeviceStream stream) { return is_here(member_) ? member_->barrier(stream) : Work(absent(member_)); }
 
-Result<std::string> Communicator::use_gpu() { return member_ ? member_->use_gpu() : Result<std::string>(empty()); }
+Result<std::string> Communicator::use_gpu() { return is_here(member_) ? member_->use_gpu() : Result<std::string>(absent(member_)); }
 
 void Communicator::begin_group() {
-  if (member_) member_->begin_group();
+  if (is_here(member_)) member_->begin_group();
 }
-Work Communicator::end_group() { return member_ ? member_->end_group() : Work(empty()); }
+Work Communicator::end_group() { return is_here(member_) ? member_->end_group() : Work(absent(member_)); }
 
 Result<Choice> Communicator::explain(Collective what, std::size_t count, DataType type, ReduceOp op) const {
-  if (!member_) return empty();
+  if (!is_here(member_)) return absent(member_);
   return member_->choose(what, count, type, op);
 }
 
-std::size_t Communicator::memory_bytes() const { return member_ ? member_->engine()->memory() : 0; }
+std::size_t Communicator::memory_bytes() const { return is_here(member_) ? member_->engine()->memory() : 0; }
 
 void Communicator::abort(const std::string& reason) {
-  if (member_) member_->abort(reason);
+  if (is_here(member_)) member_->abort(reason);
 }
 
 void Communicator::destroy(std::chrono::milliseconds limit) {
   if (!member_) return;
+  if (!is_here(member_)) return abandon(std::move(member_));
   member_->destroy(limit);
   member_.reset();
 }

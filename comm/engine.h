@@ -24,6 +24,7 @@
 #include "comm/watch.h"
 #include "comm/word.h"
 #include "core/config.h"
+#include "core/fork.h"
 #include "core/net.h"
 #include "transport/tcp/shared.h"
 #include "transport/transport.h"
@@ -91,6 +92,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   Lock lock();
   const Settings& settings() const { return settings_; }
   int world_rank() const { return world_rank_; }
+  const Origin& origin() const { return origin_; }
 
   // Without the lock.
   void wait(Operation& operation, Nanoseconds limit);
@@ -216,6 +218,7 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   Nanoseconds spin_limit() const;
   std::uint32_t looks_for_a_clock() const;
 
+  const Origin origin_;
   Settings settings_;
   int world_rank_, world_size_, numa_;
   bool oversubscribed_, threaded_;

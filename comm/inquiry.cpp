@@ -10,6 +10,8 @@
 #include <csignal>
 #include <mutex>
 
+#include "core/fork.h"
+
 namespace tutti::comm {
 namespace {
 
@@ -57,7 +59,7 @@ Result<int> Inquiry::signal_from(const std::string& setting) {
 Inquiry::Inquiry(Loop& loop, const std::string& setting, std::function<void()> asked) {
   const auto signal = signal_from(setting);
   if (!signal.ok() || *signal == 0 || loop.doorbell_descriptor() < 0) return;
-  descriptor_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  descriptor_ = kept_from_children([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (descriptor_ < 0) return;
   const std::lock_guard held(g_mutex);
   while (slot_ < kMost && g_ears[slot_] != 0) ++slot_;
@@ -81,7 +83,7 @@ Inquiry::~Inquiry() {
     while (g_ringing != 0) continue;      // a handler of another thread, for a few system calls
   }
   watch_.reset();
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ >= 0) close_kept(descriptor_);
 }
 
 }  // namespace tutti::comm

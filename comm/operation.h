@@ -10,6 +10,7 @@
 #include "comm/call.h"
 #include "comm/execution.h"
 #include "comm/result_check.h"
+#include "core/fork.h"
 #include "core/net.h"
 
 namespace tutti::comm {
@@ -25,6 +26,7 @@ class Operation {
   const Status& status() const { return status_; }          // once complete
   std::shared_ptr<Engine> engine() const { return engine_.lock(); }
   Member& member() const { return *member_; }
+  const Origin& origin() const;
 
   // Under the engine's lock: ends it. Only the first call counts. Returns the callbacks, to be run without the lock.
   std::vector<std::function<void(const Status&)>> finish(Status status);

@@ -72,6 +72,10 @@ constexpr ErrorRow kRows[] = {
      "The loss is not a number, or is not what it was before the checkpoint.",
      "The run's log in the --run folder: norm and loss of the steps before.",
      "A smaller --rate, a longer --warm-up or --clip; --on-nan skip leaves such steps out. After resuming: is it the same data?"},
+    {"TUTTI-E203", "used in a child of fork()", library, invalid_state, "by fork()",
+     "A communicator, or an operation of it, is used in a child of the process that it belongs to, such as a data loader's worker. The parent's job is not disturbed.",
+     "The message has both pids: `ps -o pid,ppid,args -p PID,PID`.",
+     "Leave communication to the parent. Processes that are to be ranks themselves make their own communicator, once they run."},
     {"TUTTI-E299", "not possible now", library, invalid_state, "",
      "The call is right but not in this state.", "The message says which state is wanted.", "Call in the order that tutti/communicator.h gives."},
     // mismatch

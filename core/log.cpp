@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error_table.h"
+#include "core/fork.h"
 
 namespace tutti::log {
 namespace {
@@ -28,11 +29,14 @@ void write(Level lvl, std::string_view text) {
 }
 
 void write_once(Level lvl, const std::string& text) {
-  static std::mutex mutex;
-  static std::set<std::string> seen;
+  struct Said {
+    std::mutex mutex;
+    std::set<std::string> texts;
+  };
+  static PerProcess<Said> said;
   {
-    std::lock_guard lock(mutex);
-    if (!seen.insert(text).second) return;
+    std::lock_guard lock((*said).mutex);
+    if (!(*said).texts.insert(text).second) return;
   }
   write(lvl, text);
 }

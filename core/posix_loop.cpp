@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "core/check.h"
+#include "core/fork.h"
 #include "core/posix_net.h"
 
 namespace tutti {
@@ -20,7 +21,9 @@ constexpr std::uint64_t kDoorbellId = ~0ull;
 
 }  // namespace
 
-Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), doorbell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+Poller::Poller()
+    : epoll_(kept_from_children([] { return ::epoll_create1(EPOLL_CLOEXEC); })),
+      doorbell_(kept_from_children([] { return ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); })) {
   TUTTI_CHECK(epoll_ >= 0 && doorbell_ >= 0 && "out of descriptors: raise ulimit -n");
   epoll_event event{};
   event.events = EPOLLIN;
@@ -29,8 +32,8 @@ Poller::Poller() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), doorbell_(::eventfd(0
 }
 
 Poller::~Poller() {
-  ::close(doorbell_);
-  ::close(epoll_);
+  close_kept(doorbell_);
+  close_kept(epoll_);
 }
 
 Poller::WatchId Poller::add(int descriptor) {

@@ -16,6 +16,7 @@
 
 #include "core/check.h"
 #include "core/errno_text.h"
+#include "core/fork.h"
 #include "core/interfaces.h"
 #include "core/log.h"
 #include "core/port_holder.h"
@@ -31,7 +32,7 @@ class Socket {
       : poller_(std::move(poller)), descriptor_(descriptor), watch_(poller_->add(descriptor)) {}
   ~Socket() {
     poller_->remove(watch_);
-    ::close(descriptor_);
+    close_kept(descriptor_);
   }
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
@@ -44,6 +45,10 @@ class Socket {
   int descriptor_;
   Poller::WatchId watch_;
 };
+
+int new_socket(int family) {
+  return kept_from_children([family] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
+}
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
 SocketAddress name_of(int descriptor, NameOf which) {
@@ -235,7 +240,7 @@ class SocketAcceptor final : public Acceptor {
     for (int i = 0; i < kAtOnce && on_accept_.use_count() > 0; ++i) {
       SocketAddress from;
       from.bytes = sizeof from.storage;
-      int descriptor = ::accept4(socket_.get(), from.get(), &from.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      int descriptor = kept_from_children([&] { return ::accept4(socket_.get(), from.get(), &from.bytes, SOCK_NONBLOCK | SOCK_CLOEXEC); });
       if (descriptor < 0) return after_failure(errno);
       set_stream_options(descriptor, from.family());
       auto stream =
@@ -271,7 +276,7 @@ class Connecting {
   void begin() {
     auto parsed = parse_address(address_);
     if (!parsed) return finish(parsed.status());
-    int descriptor = ::socket(parsed->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int descriptor = new_socket(parsed->family());
     if (descriptor < 0) return finish(failed(errno));
     socket_ = std::make_unique<Socket>(loop_.poller(), descriptor);
     set_stream_options(descriptor, parsed->family());
@@ -328,13 +333,13 @@ PosixNetwork::~PosixNetwork() = default;
 
 Result<int> PosixNetwork::bind_and_listen(SocketAddress address, const std::string& text) {
   constexpr int kQueue = 4096;  // all ranks come at once; the kernel caps it at net.core.somaxconn
-  int descriptor = ::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  int descriptor = new_socket(address.family());
   if (descriptor < 0) return system_status("listen on " + text, errno);
   if (address.family() != AF_UNIX) set_option(descriptor, SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6) set_option(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 1);
   if (::bind(descriptor, address.get(), address.bytes) == 0 && ::listen(descriptor, kQueue) == 0) return descriptor;
   int error = errno;
-  ::close(descriptor);
+  close_kept(descriptor);
   Status status = system_status("listen on " + text, error);
   if (error == EADDRINUSE && address.family() != AF_UNIX && address.port() == 0) return Status(Code::network, "listen on " + text + ": " + no_local_port());
   std::string holder = error == EADDRINUSE && address.family() != AF_UNIX ? port_holder(address.port()) : "";

@@ -1,6 +1,6 @@
 #pragma once
 // Sockets behind core/net.h: TCP over IPv4 and IPv6, and abstract Unix sockets. Everything is non-blocking, closed on
-// exec, closed on destruction, and never raises SIGPIPE. Kernel buffer sizes are left alone.
+// exec and /dev/null in a child of fork(), closed on destruction, and never raises SIGPIPE. Kernel buffer sizes are left alone.
 #include <memory>
 
 #include "core/config.h"

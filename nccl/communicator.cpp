@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "comm/member.h"
+#include "core/fork.h"
 
 using tutti::nccl::CustomReduction;
 using tutti::nccl::Outcome;
@@ -206,10 +207,10 @@ struct Living {
   std::mutex mutex;
   std::unordered_map<ncclComm_t, std::shared_ptr<ncclComm>> comms;
 };
-// Never destroyed: threads may still be at work while the process ends.
+// A child of fork() has none of its parent's.
 Living& living() {
-  static Living& all = *new Living;
-  return all;
+  static PerProcess<Living> all;
+  return *all;
 }
 
 }  // namespace
@@ -240,7 +241,7 @@ Outcome find(ncclComm_t handle, std::shared_ptr<ncclComm>& out) {
   if (!handle) return {ncclInvalidArgument, "the communicator is NULL"};
   out = find(handle);
   if (!out)
-    return {ncclInvalidArgument, fmt::format("{} is no communicator, or was destroyed", static_cast<void*>(handle))};
+    return {ncclInvalidArgument, fmt::format("{} is no communicator of this process, or was destroyed", static_cast<void*>(handle))};
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/error_table.h"
+#include "core/fork.h"
 #include "core/log.h"
 
 namespace tutti::nccl {
@@ -14,10 +15,9 @@ struct Last {
   std::mutex mutex;
   std::string text;
 };
-// Never destroyed: threads may still be at work while the process ends.
 Last& last() {
-  static Last& kept = *new Last;
-  return kept;
+  static PerProcess<Last> kept;
+  return *kept;
 }
 
 thread_local std::string last_of_this_thread;

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "core/errno_text.h"
+#include "core/fork.h"
 #include "record/folder.h"
 #include "record/process.h"
 #include "record/ticks.h"
@@ -51,7 +52,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& folder, co
 Status Recorder::open(const std::string& folder, const Identity& identity) {
   for (int n = 0; n < kMostNames && fd_ < 0; ++n) {
     path_ = folder + "/" + file_name(identity.job, identity.rank, identity.pid, n);
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd_ = kept_from_children([this] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600); });
     if (fd_ < 0 && errno != EEXIST) break;
   }
   const auto failed = [&](const char* call, int error) { return Status(Code::out_of_resources, fmt::format("{}({}): {}", call, path_, errno_text(error))); };
@@ -63,6 +64,7 @@ Status Recorder::open(const std::string& folder, const Identity& identity) {
   void* map = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, 0);
   if (map == MAP_FAILED) return failed("mmap", errno);
   map_ = static_cast<std::byte*>(map);
+  keep_mapping_from_children(map_, bytes_);      // a mapping holds the lock, too
   return {};
 }
 
@@ -94,7 +96,7 @@ void Recorder::fill(const Identity& identity) {
 
 Recorder::~Recorder() {
   if (map_) ::munmap(map_, bytes_);
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ >= 0) close_kept(fd_);
 }
 
 void Recorder::event(EventEntry entry) {

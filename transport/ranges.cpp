@@ -8,6 +8,8 @@
 #include <shared_mutex>
 #include <unordered_set>
 
+#include "core/fork.h"
+
 namespace tutti::transport {
 namespace {
 
@@ -29,7 +31,7 @@ struct Table {
 };
 
 Table& table() {
-  static Table* const all = new Table;     // never destroyed: users may drop ranges at the very end
+  static PerProcess<Table> all;
   return *all;
 }
 

@@ -11,7 +11,8 @@ namespace comm { class Operation; }
 
 // Movable and copyable; copies name the same operation. Dropping it never cancels the operation. An operation completes
 // exactly once, with one Status. A default-made Work is complete and ok. The buffers of an operation belong to the library
-// from the call until completion. All functions may be called from any thread.
+// from the call until completion. All functions may be called from any thread. In a child of fork() what is pending counts as ended, with
+// invalid_state.
 class [[nodiscard]] Work {
  public:
   Work();

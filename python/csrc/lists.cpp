@@ -1,6 +1,7 @@
 #include "python/csrc/lists.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 
 #include <string>
 

@@ -3,10 +3,13 @@
 #include <Python.h>
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "python/csrc/failure.h"
 
@@ -91,7 +94,9 @@ void expect_no_tag(int tag, const char* call) {
 ProcessGroup::ProcessGroup(Communicator communicator)
     : Base(communicator.rank(), communicator.rank_count()), communicator_(std::move(communicator)) {}
 
-ProcessGroup::~ProcessGroup() {
+ProcessGroup::~ProcessGroup() { shutdown(); }
+
+void ProcessGroup::shutdown() {
   // Joins the library's thread, which may be about to run a Python callback: not under Python's lock.
   PyThreadState* const state = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
   communicator_.destroy();
@@ -107,8 +112,41 @@ Job ProcessGroup::prepare(const at::Tensor& first, Tensors outputs) {
 
 WorkPointer ProcessGroup::start(OpType type, Job job) {
   ++sequence_;
+  if (batches()) return add_to_batch(type, std::move(job));
   return c10::make_intrusive<Work>(getRank(), type, std::move(job));
 }
+
+// --- several started together ---
+
+void ProcessGroup::startCoalescing() {
+  std::thread::id nobody;
+  if (!batching_.compare_exchange_strong(nobody, std::this_thread::get_id()))
+    throw Failure(tutti::Status(tutti::Code::invalid_state, "coalescing has begun already, and has not ended"));
+  communicator_.begin_group();
+}
+
+WorkPointer ProcessGroup::add_to_batch(OpType type, Job job) {
+  Job& all = batch_.job;
+  const auto append = [](auto& to, auto& from) { to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end())); };
+  append(all.outputs, job.outputs);
+  append(all.kept, job.kept);
+  append(all.then, job.then);
+  if (job.lane) batch_.device = job.lane->device();
+  return batch_.works.emplace_back(c10::make_intrusive<Work>(getRank(), type));
+}
+
+WorkPointer ProcessGroup::endCoalescing() {
+  if (!batches()) throw Failure(tutti::Status(tutti::Code::invalid_state, "coalescing ends that this thread has not begun"));
+  Batch batch = std::exchange(batch_, {});
+  batching_ = std::thread::id();
+  if (batch.device) batch.job.lane = std::make_unique<OnLane>(lanes_.of(*batch.device));
+  batch.job.work = communicator_.end_group();
+  const auto whole = c10::make_intrusive<Work>(getRank(), OpType::UNKNOWN, std::move(batch.job));
+  for (const auto& work : batch.works) work->runs_with(*whole);
+  return whole;
+}
+
+void ProcessGroup::endCoalescing(std::vector<WorkPointer>&) { (void)endCoalescing(); }
 
 // --- one operation each ---
 
@@ -350,6 +388,10 @@ WorkPointer ProcessGroup::recv(Tensors& tensors, int peer, int tag) {
   land(job, landing);
   job.work = communicator_.recv({landing.run.data_ptr(), numbers.count(landing.run), numbers.type, peer, job.stream()});
   return start(OpType::RECV, std::move(job));
+}
+
+WorkPointer ProcessGroup::recvAnysource(Tensors&, int) {
+  unsupported("recv from any rank: the messages of two ranks are matched in their order: wanted src=RANK");
 }
 
 WorkPointer ProcessGroup::barrier(const c10d::BarrierOptions&) {

@@ -15,6 +15,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
 
+#include <atomic>
+#include <optional>
+#include <thread>
+
 #include "python/csrc/lists.h"
 #include "python/csrc/numbers.h"
 #include "python/csrc/work.h"
@@ -53,11 +57,22 @@ class ProcessGroup final : public Base {
   // Messages of a pair are matched in order; a tag other than 0 is refused. So is receiving from anybody.
   WorkPointer send(Tensors& tensors, int peer, int tag) override;
   WorkPointer recv(Tensors& tensors, int peer, int tag) override;
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override;
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
   WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) override;
 #endif
+  // The next ones override where this PyTorch has them.
+  // What this thread calls in between is started together, as one group. Each call's Work is complete when all are.
+  void startCoalescing();
+  WorkPointer endCoalescing();
+  void endCoalescing(std::vector<WorkPointer>& works);
+  bool supportsCoalescing() const { return true; }
+  // Pending operations end with 'aborted', on all ranks.
+  void abort() { communicator_.abort("abort was called"); }
+  // As the end of the group does.
+  void shutdown();
   // How many operations were started.
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -65,6 +80,14 @@ class ProcessGroup final : public Base {
   tutti::Communicator& communicator() { return communicator_; }
 
  private:
+  // Calls that are to start together.
+  struct Batch {
+    Job job;                                        // of all, without their lanes
+    std::optional<c10::Device> device;              // of one that is on a GPU
+    std::vector<c10::intrusive_ptr<Work>> works;
+  };
+  bool batches() const { return batching_ == std::this_thread::get_id(); }
+  WorkPointer add_to_batch(c10d::OpType type, Job job);
   // For tensors where `first` is. On a GPU its lane is current from here to start().
   Job prepare(const at::Tensor& first, Tensors outputs);
   WorkPointer start(c10d::OpType type, Job job);
@@ -78,6 +101,8 @@ class ProcessGroup final : public Base {
 
   tutti::Communicator communicator_;
   Lanes lanes_;
+  std::atomic<std::thread::id> batching_{};        // who is between startCoalescing() and endCoalescing(), and has batch_
+  Batch batch_;
   std::atomic<std::uint64_t> sequence_{0};
 };
 

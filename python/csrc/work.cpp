@@ -45,29 +45,35 @@ const tutti::Status& Running::finish(const tutti::Status& status) {
 Work::Work(int rank, c10d::OpType type, Job job) : c10d::Work(rank, type), running_(std::make_shared<Running>(std::move(job))) {}
 
 Work::~Work() {
-  if (!running_->finished()) running_->work().then([running = running_](const tutti::Status& status) { running->finish(status); });
+  if (running_ && !running_->finished()) running_->work().then([running = running_](const tutti::Status& status) { running->finish(status); });
+}
+
+Running& Work::running() const {
+  if (!running_) throw Failure(tutti::Status(tutti::Code::invalid_state, "the call is one of several that are coalesced, and starts when all have been made: wait for it afterwards"));
+  return *running_;
 }
 
 bool Work::isCompleted() {
+  if (!running_) return false;
   if (running_->finished()) return true;
   if (!running_->work().test() || (running_->done() && !running_->done()->query())) return false;
   running_->finish(running_->work().status());
   return true;
 }
 
-bool Work::isSuccess() const { return running_->finished() && running_->status().ok(); }
+bool Work::isSuccess() const { return running_ && running_->finished() && running_->status().ok(); }
 
 std::exception_ptr Work::exception() const {
-  if (!running_->finished() || running_->status().ok()) return nullptr;
+  if (!running_ || !running_->finished() || running_->status().ok()) return nullptr;
   return std::make_exception_ptr(Failure(running_->status()));
 }
 
 void Work::synchronize() {
-  if (running_->done()) hold_for(*running_->done(), running_->device());
+  if (running().done()) hold_for(*running_->done(), running_->device());
 }
 
 bool Work::wait(std::chrono::milliseconds limit) {
-  if (running_->done() && limit.count() <= 0) {
+  if (running().done() && limit.count() <= 0) {
     if (running_->work().test()) check(running_->finish(running_->work().status()));
     synchronize();
     return true;
@@ -83,7 +89,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   const std::lock_guard held(future_mutex_);
   if (future_) return future_;
   const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
-  if (running_->done()) {
+  if (running().done()) {
     // Complete as far as the host goes: whoever reads it waits on the stream.
     future_ = c10::make_intrusive<c10::ivalue::Future>(tensors, std::vector<c10::Device>{running_->device()});
     const c10::StreamGuard waiting(c10::impl::VirtualGuardImpl(running_->device().type()).getStreamFromGlobalPool(running_->device()));

@@ -56,6 +56,10 @@ class Running {
 class Work final : public c10d::Work {
  public:
   Work(int rank, c10d::OpType type, Job job);
+  // Of a call within startCoalescing() and endCoalescing(): one with the others', which runs once that has come. Until then it is not complete,
+  // and to wait for it is refused: invalid_state.
+  Work(int rank, c10d::OpType type) : c10d::Work(rank, type) {}
+  void runs_with(const Work& whole) { running_ = whole.running_; }
   // The operation goes on, and its tensors live until it is complete.
   ~Work() override;
 
@@ -63,17 +67,20 @@ class Work final : public c10d::Work {
   bool isCompleted() override;
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
-  std::vector<at::Tensor> result() override { return running_->outputs(); }
+  std::vector<at::Tensor> result() override { return running().outputs(); }
   int sourceRank() const override { return -1; }
   // On a GPU: the current stream waits.
   void synchronize() override;
-  // On a GPU without a limit: the current stream waits, this thread does not; what failed later, later calls say. Throws Failure. A limit that is over is one too, and the operation goes on; without a limit the group's timeout counts.
+  // On a GPU without a limit: the current stream waits, this thread does not; what failed later, later calls say. Throws Failure. A limit that
+  // is over is one too, and the operation goes on; without a limit the group's timeout counts.
   bool wait(std::chrono::milliseconds limit = kNoTimeout) override;
   // Completed by the thread that drives the communication at that moment; what is chained to it runs there.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
-  const std::shared_ptr<Running> running_;
+  Running& running() const;
+
+  std::shared_ptr<Running> running_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

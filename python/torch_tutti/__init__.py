@@ -2,6 +2,8 @@
 
 Each process group has a tutti communicator of its own. `Error` is what its operations raise.
 """
+import inspect
+
 import torch
 import torch.distributed as dist
 
@@ -45,7 +47,7 @@ def explain(bytes, group=None):
     return _of(group).explain(bytes)
 
 
-if hasattr(dist.Backend, "backend_capability"):      # PyTorch 2: a backend says which devices it serves
+if "devices" in inspect.signature(dist.Backend.register_backend).parameters:      # PyTorch 2: a backend says which devices it serves
     dist.Backend.register_backend("tutti", _create, devices=["cpu", "cuda"])
 else:
     dist.Backend.register_backend("tutti", _create)

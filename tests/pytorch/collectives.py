@@ -202,6 +202,48 @@ def send_and_recv():
         same(places[i], several[i], "messages of a pair keep their order")
 
 
+def started_together():
+    """Calls between a beginning and an end. Whoever waits in between is told; each Work is complete when all calls are, copies to strided places included."""
+    sums, part, message = inputs(torch.float32, (40, 50), "transposed", "t"), inputs(torch.int64, (7,), "strided", "t"), torch.full((3,), float(RANK))
+    wanted_sums, wanted_parts = reduced("SUM", inputs_of_all(sums, GLOO)), inputs_of_all(part, GLOO)
+    places, received = [torch.empty(2 * 7, dtype=torch.int64)[::2] for _ in range(SIZE)], torch.empty(3)
+    on = (torch.device("cpu"),) if int(torch.__version__.split(".")[0]) >= 2 else ()
+    TUTTI._start_coalescing(*on)
+    works = [dist.all_reduce(sums, group=TUTTI, async_op=True), dist.all_gather(places, part, group=TUTTI, async_op=True),
+             dist.isend(message, (RANK + 1) % SIZE, group=TUTTI), dist.irecv(received, (RANK - 1) % SIZE, group=TUTTI)]
+    assert not any(work.is_completed() for work in works)
+    try:
+        works[0].wait()
+    except torch_tutti.Error as error:
+        assert error.code == "invalid_state" and "coalesced" in str(error), error
+    else:
+        raise AssertionError("waited for what had not begun")
+    TUTTI._end_coalescing(*(on or (works,)))
+    works[2].wait()
+    same(sums, wanted_sums, "all_reduce started with others")
+    for r in range(SIZE):
+        same(places[r], wanted_parts[r], f"all_gather started with others: of {r}")
+    same(received, torch.full((3,), float((RANK - 1) % SIZE)), "a message started with others")
+    assert all(work.is_completed() and work.is_success() for work in works)
+
+
+def differentiable():
+    """torch.distributed.nn: what flows back is exchanged, too."""
+    import torch.distributed.nn.functional as nn
+
+    x = torch.full((4,), RANK + 1.0, requires_grad=True)
+    total = SIZE * (SIZE + 1) / 2
+    y = nn.all_reduce(x, group=TUTTI)
+    (y * (RANK + 1)).sum().backward()
+    same(y.detach(), torch.full((4,), total), "nn.all_reduce")
+    same(x.grad, torch.full((4,), total), "the gradient of nn.all_reduce")
+    x = torch.full((4,), RANK + 1.0, requires_grad=True)
+    rows = nn.all_gather(x, group=TUTTI)
+    sum((r + 1) * row.sum() for r, row in enumerate(rows)).backward()
+    same(torch.stack(list(rows)).detach(), torch.arange(1.0, SIZE + 1).view(-1, 1).expand(SIZE, 4), "nn.all_gather")
+    same(x.grad, torch.full((4,), SIZE * (RANK + 1.0)), "the gradient of nn.all_gather")
+
+
 def objects():
     everyone = [None] * SIZE
     dist.all_gather_object(everyone, {"rank": RANK, "text": "x" * RANK}, group=TUTTI)
@@ -209,6 +251,12 @@ def objects():
     shared = [f"from {RANK}", RANK]
     dist.broadcast_object_list(shared, src=SIZE - 1, group=TUTTI)
     assert shared == [f"from {SIZE - 1}", SIZE - 1], shared
+    gathered = [None] * SIZE if RANK == 0 else None
+    dist.gather_object(("of", RANK), gathered, dst=0, group=TUTTI)
+    assert RANK != 0 or gathered == [("of", r) for r in range(SIZE)], gathered
+    own = [None]
+    dist.scatter_object_list(own, [f"to {r}" for r in range(SIZE)] if RANK == 1 else None, src=1, group=TUTTI)
+    assert own == [f"to {RANK}"], own
 
 
 def allocated():
@@ -274,6 +322,7 @@ def refusals():
         (lambda: TUTTI._allgather_base(torch.ones(SIZE * 3 + 1), torch.ones(3)), "invalid_argument", f"output of {SIZE * 3 + 1} Float"),
         (lambda: dist.all_to_all_single(torch.ones(SIZE * 2), torch.ones(SIZE * 2 + 1), group=TUTTI), "invalid_argument", "multiple of"),
         (lambda: dist.send(torch.ones(1), (RANK + 1) % SIZE, group=TUTTI, tag=3), "unsupported", "tag 3"),
+        (lambda: dist.recv(torch.ones(1), group=TUTTI), "unsupported", "recv from any rank"),
     ):
         try:
             call()
@@ -284,8 +333,8 @@ def refusals():
     dist.barrier(group=TUTTI)
 
 
-for test in (all_reduce, premul_sum, reduce, broadcast, all_gather, coalesced, gather_and_scatter, reduce_scatter, all_to_all, send_and_recv, objects,
-             allocated, many_at_once, subgroups, refusals):
+for test in (all_reduce, premul_sum, reduce, broadcast, all_gather, coalesced, gather_and_scatter, reduce_scatter, all_to_all, send_and_recv, started_together,
+             differentiable, objects, allocated, many_at_once, subgroups, refusals):
     before = cases
     test()
     if RANK == 0:

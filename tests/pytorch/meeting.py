@@ -3,12 +3,16 @@
 Starts two ranks itself.
 """
 import datetime
+import os
+import tempfile
 
 import ranks
 
 if not ranks.is_rank():
-    address = f"127.0.0.1:{ranks.free_port()}"
-    ranks.start(__file__, [{"TUTTI_RANK": str(r), "TUTTI_RANK_COUNT": "2", "TUTTI_ADDRESS": address} for r in (0, 1)], [0, 0])
+    addresses = [f"127.0.0.1:{port}" for port in ranks.free_ports(2)]
+    with tempfile.TemporaryDirectory() as folder:
+        ranks.start(__file__, [{"TUTTI_RANK": str(r), "TUTTI_RANK_COUNT": "2", "TUTTI_ADDRESS": addresses[0], "OTHER_MEETINGS": f"tcp://{addresses[1]} file://{folder}/met"}
+                               for r in (0, 1)], [0, 0])
 
 import torch
 import torch.distributed as dist
@@ -34,5 +38,12 @@ if RANK == 0:
     else:
         raise AssertionError("a group of two formed by one")
 dist.barrier()
-print(f"rank {RANK}: met", flush=True)
 dist.destroy_process_group()
+
+# Again in the same processes, by torch's own ways.
+for method in os.environ["OTHER_MEETINGS"].split():
+    dist.init_process_group("tutti", init_method=method, rank=RANK, world_size=2)
+    dist.all_reduce(t)
+    dist.destroy_process_group()
+assert t.item() == 24, t
+print(f"rank {RANK}: met", flush=True)

@@ -7,10 +7,18 @@ import sys
 LAUNCHER_NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TUTTI_RANK", "TUTTI_RANK_COUNT", "TUTTI_ADDRESS")
 
 
-def free_port():
-    with socket.socket() as s:
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
         s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def free_port():
+    return free_ports(1)[0]
 
 
 def start(script, environments, wanted):

@@ -1,9 +1,12 @@
-"""DistributedDataParallel on tutti: the same losses as on Gloo, the bf16 hook's near them, gradients that skip exchange and unused ones.
+"""DistributedDataParallel on tutti: the same losses as on Gloo, those of hooks that round near them; gradients that skip exchange and unused ones, ranks
+with fewer batches than others, optimizer states in parts.
 
 Started as the ranks of one job.
 """
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import torch_tutti
@@ -71,4 +74,37 @@ got = train(GROUPS["tutti"], torch_tutti.bf16_wire_hook())
 assert not torch.equal(got, wanted) and torch.allclose(got, wanted, rtol=3e-2), f"bf16 wire: {got}, float32 {wanted}"
 if RANK == 0:
     print(f"bf16 wire: loss {got[0]:.4f} to {got[-1]:.4f}, largest difference from float32's {float((got - wanted).abs().max()):.1e}", flush=True)
+got = train(GROUPS["tutti"], default_hooks.fp16_compress_hook)
+assert not torch.equal(got, wanted) and torch.allclose(got, wanted, rtol=1e-2), f"PyTorch's own float16 hook: {got}, float32 {wanted}"
+
+
+def train_unevenly(group):
+    """Rank r has r batches more than rank 0; those that are through join in."""
+    torch.manual_seed(2)
+    model = DistributedDataParallel(torch.nn.Linear(30, 3), process_group=group)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.Generator().manual_seed(RANK)
+    with model.join():
+        for _ in range(4 + RANK):
+            optimizer.zero_grad()
+            model(torch.randn(8, 30, generator=data)).square().mean().backward()
+            optimizer.step()
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def train_in_parts(group):
+    torch.manual_seed(3)
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.Linear(40, 3)), process_group=group)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, process_group=group, lr=0.01)
+    data = torch.Generator().manual_seed(RANK)
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(8, 30, generator=data)).square().mean().backward()
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+for trained in (train_unevenly, train_in_parts):
+    got, wanted = (trained(GROUPS[name]) for name in ("tutti", "gloo"))
+    assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-6), f"{trained.__name__}: {got}, Gloo's {wanted}"
 dist.barrier()

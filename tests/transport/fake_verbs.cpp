@@ -74,6 +74,7 @@ struct FakeCalls {
   static ibv_context* open_device(ibv_device* device) {
     auto* context = new F::Context{};
     context->device = device;
+    for (int* descriptor : {&context->cmd_fd, &context->async_fd}) *descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     context->made_of = static_cast<F::Device*>(device);
     context->ops.poll_cq = poll_cq;
     context->ops.req_notify_cq = req_notify_cq;
@@ -84,6 +85,7 @@ struct FakeCalls {
   }
   static int close_device(ibv_context* context) {
     --fabric().objects_;
+    for (const int descriptor : {context->cmd_fd, context->async_fd}) ::close(descriptor);
     delete static_cast<F::Context*>(context);
     return 0;
   }

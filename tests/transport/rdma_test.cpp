@@ -1,6 +1,9 @@
 // What RDMA costs, counted, and what happens when queue pairs, rails, registrations and peers fail; on a provider of verbs in memory.
 #if __has_include(<infiniband/verbs.h>)
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "rdma_pair.h"
 #include "transport/ranges.h"
@@ -200,6 +203,28 @@ TEST(RdmaFailures, EachBadCompletionIsToldWithWhoAndWhat) {
     EXPECT_THAT(two.a.why.text(), AllOf(HasSubstr(text), HasSubstr("fake0:1"), HasSubstr("10.0.0.1 -> 10.0.0.2"))) << two.a.why.text();
     EXPECT_EQ(two.a.why.code(), Code::peer_lost);
   }
+}
+
+// Else a dead rank's queue pairs would answer for as long as a child of its lives.
+TEST(RdmaFailures, ChildrenHaveNothingOfADevice) {
+  FakeFabric fabric;
+  fabric.add_rail(0, 0);
+  const auto devices = transport::rdma::Device::open_all(fabric.verbs(0));
+  ASSERT_EQ(devices.size(), 1u);
+  ASSERT_TRUE(devices[0]->prepare(false).ok());
+  const ibv_context* const context = devices[0]->domain()->context;
+  int nothing = 0;      // of them are /dev/null
+  const pid_t child = ::fork();
+  for (const int descriptor : {devices[0]->descriptor(), context->cmd_fd, context->async_fd}) {
+    struct stat info {};
+    nothing += ::fstat(descriptor, &info) == 0 && S_ISCHR(info.st_mode);
+  }
+  if (child == 0) ::_exit(nothing);
+  EXPECT_EQ(nothing, 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
 }
 
 // To the kernel's soft-RoCE seven retries are endless ones, and a dead link would never be seen.

@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/errno_text.h"
+#include "core/fork.h"
 
 namespace tutti::transport::rdma {
 namespace {
@@ -108,6 +109,8 @@ std::vector<std::unique_ptr<Device>> Device::open_all(const Verbs& verbs) {
     for (int number = 1; number <= ports; ++number) {
       ibv_context* context = verbs.open_device(list[i]);
       if (!context) break;
+      // In a child they would keep the queue pairs of a dead rank alive.
+      for (const int descriptor : {context->cmd_fd, context->async_fd}) keep_from_children(descriptor);
       std::unique_ptr<Device> device(new Device(verbs, context));
       ibv_device_attr attributes{};
       if (verbs.query_device(context, &attributes) == 0) ports = attributes.phys_port_cnt;
@@ -177,6 +180,7 @@ Status Device::prepare(bool relaxed_ordering) {
   if (!domain_) return failed("ibv_alloc_pd", errno);
   channel_ = verbs_.create_comp_channel(context_);
   if (!channel_) return failed("ibv_create_comp_channel", errno);
+  keep_from_children(channel_->fd);
   if (::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) return failed("fcntl on the completion channel", errno);
   room_ = kLeastCompletions;
   completions_ = verbs_.create_cq(context_, room_, nullptr, channel_, 0);
@@ -185,8 +189,12 @@ Status Device::prepare(bool relaxed_ordering) {
 
 Device::~Device() {
   if (completions_) verbs_.destroy_cq(completions_);
-  if (channel_) verbs_.destroy_comp_channel(channel_);
+  if (channel_) {
+    let_go(channel_->fd);
+    verbs_.destroy_comp_channel(channel_);
+  }
   if (domain_) verbs_.dealloc_pd(domain_);
+  for (const int descriptor : {context_->cmd_fd, context_->async_fd}) let_go(descriptor);
   verbs_.close_device(context_);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/errno_text.h"
+#include "core/fork.h"
 
 namespace tutti::transport::rdma {
 
@@ -34,8 +35,7 @@ Result<std::unique_ptr<Block>> Block::make(const Devices& devices, std::size_t b
   if (data == MAP_FAILED) return Status(Code::out_of_resources, fmt::format("rdma: {} bytes of memory: {}", bytes, errno_text(errno)));
   out->data_ = static_cast<std::byte*>(data);
   out->bytes_ = bytes;
-  // A child of fork() shall not have these pages: they would become copies under the devices' hands.
-  (void)::madvise(data, bytes, MADV_DONTFORK);
+  keep_mapping_from_children(data, bytes);      // the pages would become copies under the devices' hands
   auto registration = Registration::make(devices, out->data_, bytes);
   if (!registration) return registration.status();
   out->registration_ = std::move(*registration);

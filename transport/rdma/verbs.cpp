@@ -40,7 +40,11 @@ Result<Verbs> load() {
   const auto find_newer = [&](auto& function, const char* name) { function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name)); };
   find_newer(verbs.reg_mr_iova2, "ibv_reg_mr_iova2");
   find_newer(verbs.reg_dmabuf_mr, "ibv_reg_dmabuf_mr");
+  decltype(&::ibv_fork_init) fork_init = nullptr;
+  find(fork_init, "ibv_fork_init");
   if (missing) return Status(Code::unsupported, fmt::format("libibverbs.so.1 has no {}: rdma-core 32 or newer is needed", missing));
+  // So that pages of the user's that a device writes stay the parent's when it forks. Newer kernels see to that themselves, and it does nothing.
+  (void)fork_init();
   return verbs;
 }
 

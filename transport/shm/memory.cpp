@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/fork.h"
+
 namespace tutti::transport::shm {
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
@@ -28,7 +30,7 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::close_descriptor() {
-  if (descriptor_ >= 0) close(descriptor_);
+  if (descriptor_ >= 0) close_kept(descriptor_);
   descriptor_ = -1;
 }
 
@@ -45,7 +47,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
     return Status(Code::out_of_resources, fmt::format("shared memory: {} of {} bytes: {}", call, bytes, std::strerror(errno)));
   };
   SharedMemory memory;
-  memory.descriptor_ = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  memory.descriptor_ = kept_from_children([] { return memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING); });
   if (memory.descriptor_ < 0) return failed("memfd_create");
   if (ftruncate(memory.descriptor_, off_t(bytes)) != 0) return failed("ftruncate");
   if (fcntl(memory.descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return failed("F_ADD_SEALS");
@@ -58,6 +60,7 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
 
 Result<SharedMemory> SharedMemory::open(int descriptor, std::size_t least) {
   SharedMemory memory;
+  keep_from_children(descriptor);
   memory.descriptor_ = descriptor;
   struct stat info {};
   if (fstat(descriptor, &info) != 0 || std::size_t(info.st_size) < least)

@@ -13,6 +13,7 @@
 #include <random>
 #include <shared_mutex>
 
+#include "core/fork.h"
 #include "transport/ranges.h"
 
 namespace tutti::transport::shm {
@@ -34,8 +35,9 @@ struct Table {
   std::atomic<std::size_t> count{0};
 };
 
+// A child's is empty: what its parent has stays the parent's, whatever the child drops.
 Table& table() {
-  static Table* const all = new Table;     // never destroyed: users may drop regions at the very end
+  static PerProcess<Table> all;
   return *all;
 }
 
@@ -93,6 +95,7 @@ Result<SharedMemory> open_region(const RegionPart& part) {
   region->close_descriptor();
   if (head_of(*region)->magic != kMagic || head_of(*region)->token != part.token)
     return Status(Code::unsupported, fmt::format("memory of process {}: descriptor {} is something else", part.process, part.descriptor));
+  keep_mapping_from_children(region->data(), region->bytes());
   return region;
 }
 

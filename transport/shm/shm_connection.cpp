@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/copy.h"
+#include "core/fork.h"
 
 namespace tutti::transport::shm {
 
@@ -18,7 +19,7 @@ ShmConnection::ShmConnection(ShmTransport& transport, int peer, std::unique_ptr<
 }
 
 ShmConnection::~ShmConnection() {
-  if (doorbell_ >= 0) close(doorbell_);
+  if (doorbell_ >= 0) close_kept(doorbell_);
 }
 
 void ShmConnection::join(SharedMemory outbox, int doorbell) {
@@ -27,6 +28,8 @@ void ShmConnection::join(SharedMemory outbox, int doorbell) {
   outbox_.close_descriptor();
   lanes_.close_descriptor();
   doorbell_ = doorbell;
+  keep_from_children(doorbell_);
+  for (const SharedMemory* memory : {&outbox_, &lanes_}) keep_mapping_from_children(memory->data(), memory->bytes());
 }
 
 // What the peer passed is also found by way of /proc, or nothing of its is: then the same goes for its regions.

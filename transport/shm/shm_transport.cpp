@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/copy.h"
+#include "core/fork.h"
 #include "transport/shm/shm_connection.h"
 
 namespace tutti::transport::shm {
@@ -44,6 +45,7 @@ Status ShmTransport::ensure_outbox() {
   auto memory = SharedMemory::create(kOutboxBytes);
   if (!memory) return memory.status();
   outbox_memory_ = std::move(*memory);
+  keep_mapping_from_children(outbox_memory_.data(), outbox_memory_.bytes());
   outbox().process.store(::getpid(), std::memory_order_relaxed);
   outbox().descriptor.store(outbox_memory_.descriptor(), std::memory_order_relaxed);
   for (std::uint32_t ticket = kTickets; ticket-- > 0;) tickets_.push_back(kSlots + ticket);
