@@ -95,9 +95,14 @@ TEST_P(Forking, AKilledRankIsNamedWhileItsChildrenLive) {
   });
   killer.join();
   EXPECT_EQ(victim.exit_code(), 128 + SIGKILL);
-  int dead = 0;
-  for (const std::string& path : record::recorders_in(folder)) dead += !record::is_held(path);
-  EXPECT_EQ(dead, 1) << "the flight recorder of the killed rank is held by its children";
+  const auto dead = [&] {
+    int count = 0;
+    for (const std::string& path : record::recorders_in(folder)) count += !record::is_held(path);
+    return count;
+  };
+  const auto end = std::chrono::steady_clock::now() + seconds(60);
+  while (dead() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();      // children that have not run yet
+  EXPECT_EQ(dead(), 1) << "the flight recorder of the killed rank is held by its children";
   std::filesystem::remove_all(folder);
 }
 
