@@ -166,18 +166,15 @@ TEST_P(Peers, EveryCollectiveIsAKernel) {
         if (n > 5000 && in_place == (r.count == 2)) continue;  // large ones in one way only
         ++seed;
         const int root = int(seed) % r.count;
-        std::vector<Values> all_blocks;
-        for (int k = 0; k < r.count; ++k) all_blocks.push_back(drawn(k, n * ranks, seed));
-        const auto blocks = [&](int rank) -> const Values& { return all_blocks[std::size_t(rank)]; };
+        const auto blocks = [&](int rank) { return drawn(rank, n * ranks, seed); };
         const auto block = [&](int rank, std::size_t k) { return part(blocks(rank), k, n); };
         Values gathered, dealt, sum(n * ranks);
         for (int k = 0; k < r.count; ++k) {
-          const Values first = block(k, 0), mine = block(k, self), &all = blocks(k);
+          const Values first = block(k, 0), mine = block(k, self), all = blocks(k);
           gathered.insert(gathered.end(), first.begin(), first.end());
           dealt.insert(dealt.end(), mine.begin(), mine.end());
           for (std::size_t i = 0; i < n * ranks; ++i) sum[i] += all[i];
         }
-        // Room for all blocks, in which `mine` lies at block `at`; and where a block of it goes.
         const auto room = [&](const Values& mine, std::size_t at) {
           Values all(n * ranks, -1);
           std::copy(mine.begin(), mine.end(), all.begin() + std::ptrdiff_t(at * n));
