@@ -12,6 +12,11 @@ target_compile_options(tutti_options INTERFACE
   -ffp-contract=off -fno-omit-frame-pointer)
 # GCC 12 warns of std::string's own copies (GCC bug 105329).
 target_compile_options(tutti_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+# And, where headers are precompiled, of more of the standard library's insides: it forgets that they are a system's.
+if(TUTTI_BUILD_ONCE)
+  target_compile_options(tutti_options INTERFACE -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds -Wno-maybe-uninitialized
+                                                 -Wno-dangling-pointer -Wno-free-nonheap-object)
+endif()
 if(TUTTI_SANITIZE)
   target_compile_options(tutti_options INTERFACE -fsanitize=${TUTTI_SANITIZE} -fno-sanitize-recover=all -g1 -O1)   # -g1: enough for stack traces
   # g++ 12 mistrusts std::regex once it carries checks.
