@@ -181,7 +181,10 @@ TEST(NcclFailures, AbortFromAnotherThreadEndsACallThatWaits) {
   waiter.join();
   EXPECT_EQ(ncclCommAbort(ranks[0]), ncclInvalidArgument) << "the handle is gone";
   ranks[0] = nullptr;
-  EXPECT_EQ(sum_of_ones(ranks[1], 2), ncclRemoteError) << "the other rank is told";
+  // What rank 0 had sent before may be enough for one call.
+  ncclResult_t told = ncclSuccess;
+  for (int calls = 0; calls < 2 && told == ncclSuccess; ++calls) told = sum_of_ones(ranks[1], 2);
+  EXPECT_EQ(told, ncclRemoteError) << "the other rank is told";
   EXPECT_THAT(last(ranks[1]), AllOf(HasSubstr("rank 0"), HasSubstr("ncclCommAbort")));
 }
 

@@ -30,7 +30,7 @@ set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
 run(pkg-config --cflags --libs tutti)
 separate_arguments(flags UNIX_COMMAND "${output}")
 set(nccl ${prefix}/${LIBDIR}/tutti-nccl)
-run(${COMPILER} -x c -I${prefix}/include/tutti-nccl ${SOURCE}/../../nccl/program.c -x none -L${nccl} -lnccl -lm -ldl -lpthread
+run(${COMPILER} -x c -I${prefix}/include/tutti-nccl -I${SOURCE}/../../.. ${SOURCE}/../../nccl/program.c -x none -L${nccl} -lnccl -lm -ldl -lpthread
     -Wl,-rpath,${nccl} -o ${work}/by_nccl)
 run(${work}/by_nccl processes 2)
 if(NOT output MATCHES "300 cases right on 2 ranks")

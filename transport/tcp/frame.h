@@ -38,6 +38,13 @@ enum FrameFlag : std::uint8_t {
   kRequested = 8,  // a request for its message is out and not answered
 };
 
+// The upper half of the flags counts the sendings of a frame, modulo 16: which of two is the one that was given up.
+inline constexpr std::uint8_t kSending = 16;
+constexpr bool is_later_sending(std::uint8_t flags, std::uint8_t other) {
+  const unsigned ahead = (flags / kSending - other / kSending) & 15u;
+  return ahead != 0 && ahead < 8;
+}
+
 struct Frame {
   FrameType type = FrameType::data;
   std::uint8_t flags = 0;

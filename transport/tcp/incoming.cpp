@@ -171,15 +171,19 @@ void Incoming::begin(TcpSocket& socket, const Frame& frame) {
   if (where == ArrivalWindow::Place::duplicate) {
     ++shared_.counters.duplicates;
     owe();                                          // the peer does not know that it has arrived
-    if (frame.segment.bytes == 0) return;
-    socket.arrival = {};
-    socket.arrival.frame = frame;
-    socket.arrival.active = socket.arrival.unwanted = true;
-    return;
+    return drop(socket, frame);
   }
   if (frame.type == FrameType::data) return begin_data(socket, frame, sequence);
   arrived(sequence, frame);
   control(socket, frame);
+}
+
+// Its payload, if there is any, is read and forgotten.
+void Incoming::drop(TcpSocket& socket, const Frame& frame) {
+  if (frame.segment.bytes == 0) return;
+  socket.arrival = {};
+  socket.arrival.frame = frame;
+  socket.arrival.active = socket.arrival.unwanted = true;
 }
 
 // Acknowledged now, soon, or with what goes the other way.
@@ -199,10 +203,11 @@ void Incoming::arrived(std::uint64_t sequence, const Frame& frame) {
 }
 
 void Incoming::begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t sequence) {
-  // The peer sends again only what it gave up on another socket: then nothing more comes there.
+  // The peer sends again only what it gave up on another socket: then nothing more comes there. What had come there may be read later.
   for (const auto& other : connection_.sockets()) {
-    if (other.get() == &socket || !other->arrival.active || other->arrival.sequence != sequence) continue;
-    if (!other->arrival.unwanted) nonsense(*other, "given up by the peer in the middle of a frame");
+    if (other.get() == &socket || !other->arrival.active || other->arrival.sequence != sequence || other->arrival.unwanted) continue;
+    if (is_later_sending(other->arrival.frame.flags, frame.flags)) return drop(socket, frame);
+    nonsense(*other, "given up by the peer in the middle of a frame");
   }
   if (frame.flags & kEager) {
     const SegmentHeader& segment = frame.segment;

@@ -69,6 +69,7 @@ class Incoming {
   bool took(TcpSocket& socket, const IoResult& result);    // accounts; false: nothing moved
   void consume(TcpSocket& socket, const std::byte* data, std::size_t bytes);
   void begin(TcpSocket& socket, const Frame& frame);
+  void drop(TcpSocket& socket, const Frame& frame);
   void begin_data(TcpSocket& socket, const Frame& frame, std::uint64_t sequence);
   void place(TcpSocket& socket);
   void consumed(const Frame& frame);

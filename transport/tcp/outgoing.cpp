@@ -333,6 +333,7 @@ void Outgoing::lost(TcpSocket& socket) {
 
 void Outgoing::send_again(OutFrame* frame) {
   frame->urgent = true;
+  frame->frame.flags = static_cast<std::uint8_t>(frame->frame.flags + kSending);
   urgent_.push_back(frame);
   ++shared_.counters.resends;
   ++resends_;
