@@ -451,7 +451,11 @@ void World::arrived(const PeerHello& hello, StreamPtr stream) {
   }
   if (hello.epoch != epoch_ || (!ranks_.empty() && hello.rank >= rank_count()))
     return;  // of an earlier life of this job
-  if (hello.purpose == Purpose::knock) return control_ && hello.rank < rank_ ? dial_link(hello.rank) : void();
+  if (hello.purpose == Purpose::knock) {
+    // A link that is there may be cut at the other end, and not here; inside a host it cannot, and the knock is older than the link.
+    if (control_ && hello.rank < rank_ && !control_->linked_within_host(hello.rank)) dial_link(hello.rank);
+    return;
+  }
   if (!on_connection_) return void(early_.emplace_back(hello, std::move(stream)));
   auto callback = on_connection_;  // it may replace itself, or destroy this object
   callback(hello, std::move(stream));

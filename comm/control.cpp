@@ -193,6 +193,8 @@ void Control::forward(int except, std::span<const std::byte> bytes) {
     if (rank != except && link.stream) write(link, bytes);
 }
 
+bool Control::linked_within_host(int rank) const { return linked(rank) && is_unix(*links_.at(rank).stream); }
+
 void Control::end(int rank, const std::string& how, bool hung_up) {
   Link& link = links_.at(rank);
   const bool network = !is_unix(*link.stream);

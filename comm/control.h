@@ -57,6 +57,7 @@ class Control {
   void lost(int rank, const std::string& text);
   void unreachable(int rank, const std::string& text);
   bool linked(int rank) const { return links_.count(rank) > 0 && links_.at(rank).stream; }
+  bool linked_within_host(int rank) const;
 
  private:
   enum class Kind : std::uint8_t { flood = 2, lost, goodbye };  // 1: a table of start-up, never here
