@@ -38,13 +38,15 @@ inline Outcome shell(const std::string& line) {
 // Debian's, where its packages are; else the first on the path.
 inline std::string python() { return std::filesystem::exists("/usr/bin/python3") ? "/usr/bin/python3" : "python3"; }
 
-// A folder from which Node finds a package: installed there once by npm. Empty where that cannot be done; `why` says what is missing then.
+// A folder from which Node finds a package: installed there once by npm, whoever else wants it at the same time. Empty where that cannot
+// be done; `why` says what is missing then.
 inline std::string folder_with_npm(const std::string& package, std::string& why) {
   const std::string folder = TUTTI_BINARY_DIR "/npm/" + package;
   if (shell("node --version && npm --version").status != 0) return why = "no Node.js with npm here", "";
-  if (shell(fmt::format("node -e 'require.resolve(\"{}\", {{paths: [\"{}\"]}})'", package, folder)).status == 0) return folder;
   std::filesystem::create_directories(folder);
-  const Outcome install = shell(fmt::format("cd {} && ONNXRUNTIME_NODE_INSTALL=skip timeout 90 npm install --no-save --no-audit --no-fund {}", folder, package));
+  const Outcome install = shell(fmt::format("cd {} && flock lock sh -c 'test -e whole || {{ ONNXRUNTIME_NODE_INSTALL=skip timeout 90 npm install"
+                                            " --no-save --no-audit --no-fund {} && touch whole; }}'",
+                                            folder, package));
   if (install.status != 0) return why = fmt::format("npm cannot install {}: {}", package, install.text), "";
   return folder;
 }
