@@ -102,6 +102,7 @@ class Joining {
   std::unique_ptr<MeetingPoint> meeting_;  // where this rank hosts it
   MeetingAnswer answer_;
   Channel<NewLink> links_;
+  std::vector<NewLink> early_;   // of ranks that are no neighbours
   std::map<int, StreamPtr> linked_;
   std::set<int> checking_;
   TaskSet dials_;  // dies first
@@ -157,6 +158,11 @@ Task<Status> Joining::run() {
   }
   world_->begin_control(std::move(linked_));
   world_->joining_ = nullptr;
+  // Who was done earlier may have linked up already where there was need.
+  while (auto link = links_.take()) early_.push_back(std::move(*link));
+  for (NewLink& link : early_)
+    if (link.stream && !world_->control_->linked(link.rank))
+      world_->arrived({.rank = link.rank, .purpose = Purpose::control, .epoch = link.epoch}, std::move(*link.stream));
   co_return Status();
 }
 
@@ -385,8 +391,11 @@ Task<Status> Joining::link_up() {
       int missing = *std::find_if(wanted.begin(), wanted.end(), [&](int rank) { return !linked_.count(rank); });
       co_return lost(missing, Status(Code::timeout, "it did not connect in time"));
     }
-    bool expected = link->epoch == answer_.epoch && std::find(wanted.begin(), wanted.end(), link->rank) != wanted.end();
-    if (!expected) continue;  // of an earlier life of this job
+    if (link->epoch != answer_.epoch) continue;  // of an earlier life of this job
+    if (std::find(wanted.begin(), wanted.end(), link->rank) == wanted.end()) {
+      early_.push_back(std::move(*link));
+      continue;
+    }
     if (!link->stream) co_return lost(link->rank, link->stream.status());
     linked_[link->rank] = std::move(*link->stream);
   }

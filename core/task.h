@@ -244,9 +244,14 @@ class Channel {
       bool in_time = co_await filled;
       if (!in_time) co_return std::nullopt;
     }
+    co_return take();
+  }
+  // Empty: there is nothing now.
+  std::optional<T> take() {
+    if (values_.empty()) return std::nullopt;
     std::optional<T> out(std::move(values_.front()));
     values_.pop_front();
-    co_return out;
+    return out;
   }
 
  private:
