@@ -1,8 +1,10 @@
 """DistributedDataParallel on tutti: the same losses as on Gloo, those of hooks that round near them; gradients that skip exchange and unused ones, ranks
-with fewer batches than others, optimizer states in parts.
+with fewer batches than others, optimizer states in parts; fully sharded parameters (FSDP) where this PyTorch has them for tensors of CPUs.
 
 Started as the ranks of one job.
 """
+import contextlib
+
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -104,7 +106,31 @@ def train_in_parts(group):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-for trained in (train_unevenly, train_in_parts):
+def steps_of(model, parameters):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.Generator().manual_seed(RANK)
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(8, 30, generator=data)).square().mean().backward()
+        optimizer.step()
+    with parameters(model):
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def train_in_shards(group):
+    """By FSDP on tutti, by DDP on Gloo."""
+    torch.manual_seed(4)
+    model = torch.nn.Sequential(torch.nn.Linear(30, 41), torch.nn.Tanh(), torch.nn.Linear(41, 3))
+    if group is GROUPS["gloo"]:
+        return steps_of(DistributedDataParallel(model, process_group=group), lambda _: contextlib.nullcontext())
+    return steps_of(FullyShardedDataParallel(model, process_group=group, device_id=torch.device("cpu")), FullyShardedDataParallel.summon_full_params)
+
+
+tests = [train_unevenly, train_in_parts]
+if int(torch.__version__.split(".")[0]) >= 2:        # before, FSDP wants GPUs
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    tests.append(train_in_shards)
+for trained in tests:
     got, wanted = (trained(GROUPS[name]) for name in ("tutti", "gloo"))
     assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-6), f"{trained.__name__}: {got}, Gloo's {wanted}"
 dist.barrier()
