@@ -27,7 +27,6 @@ constexpr std::size_t kMaxWordBytes = 4096;            // of what such a one say
 constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::milliseconds kFirstPause{10}, kLongestPause{1000}, kFirstRound{250};
 constexpr int kDialAttempts = 3;
-constexpr std::chrono::milliseconds kMendEvery{100};
 constexpr std::uint8_t kTableFrame = 1;  // Control::Kind goes on from there
 
 bool is_loopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address.rfind("[::1]", 0) == 0; }
@@ -468,44 +467,6 @@ void World::arrived(const PeerHello& hello, StreamPtr stream) {
   if (!on_connection_) return void(early_.emplace_back(hello, std::move(stream)));
   auto callback = on_connection_;  // it may replace itself, or destroy this object
   callback(hello, std::move(stream));
-}
-
-void World::begin_control(std::map<int, StreamPtr> links) {
-  control_ = std::make_unique<Control>(rank_, ranks_, std::move(links));
-  if (link_timeout_.count() > 0) control_->on_cut([this](int rank) { tasks_.spawn(mend_link(rank)); });
-}
-
-void World::link(int rank) {
-  if (!control_->linked(rank)) dial_link(rank);
-}
-
-void World::dial_link(int rank) {
-  if (opening_.insert(rank).second) tasks_.spawn(open_link(rank));
-}
-
-Task<void> World::open_link(int rank) {
-  const Purpose purpose = rank_ > rank ? Purpose::control : Purpose::knock;
-  auto connecting = connect_to(rank, purpose, 0, 1, 0, loop_.now() + kHandshakeLimit);
-  auto stream = co_await connecting;
-  opening_.erase(rank);
-  if (!stream && stream.status().code() == Code::peer_lost) control_->lost(rank, stream.status().text());
-  else if (stream && purpose == Purpose::control) control_->add_link(rank, std::move(*stream));
-}
-
-// Something between two ranks has cut their link, or the rank is gone: then nobody answers.
-Task<void> World::mend_link(int rank) {
-  const TimePoint limit = loop_.now() + link_timeout_;
-  while (!control_->linked(rank) && !control_->gone(rank)) {
-    if (loop_.now() >= limit) {
-      control_->unreachable(rank,
-                            fmt::format("no new connection within {:.3g} s (TUTTI_LINK_TIMEOUT changes the limit)",
-                                        std::chrono::duration<double>(link_timeout_).count()));
-      co_return;
-    }
-    link(rank);
-    SleepUntil later(loop_, std::min(limit, loop_.now() + kMendEvery));
-    co_await later;
-  }
 }
 
 void World::set_on_connection(OnConnection callback) {
