@@ -24,6 +24,17 @@ Frame sample() {
   return frame;
 }
 
+TEST(TcpFrame, of_two_sendings_the_later_one_is_known_also_past_the_wrap) {
+  for (unsigned first = 0; first < 16; ++first) {
+    const auto flags = static_cast<std::uint8_t>(first * kSending | kHasCrc);
+    const auto next = static_cast<std::uint8_t>(flags + kSending);
+    EXPECT_TRUE(is_later_sending(next, flags)) << first;
+    EXPECT_FALSE(is_later_sending(flags, next)) << first;
+    EXPECT_FALSE(is_later_sending(flags, flags)) << first;
+    EXPECT_EQ(next % kSending, kHasCrc) << "what else the flags say stays";
+  }
+}
+
 TEST(TcpFrame, comes_back_as_it_went) {
   std::byte wire[kHeaderBytes];
   encode(sample(), wire);
