@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::uint64_t kLongWait = 20'000;   // ticks: 5 to 20 us
 
-template <std::size_t N>
-void put(char (&field)[N], std::string_view text) {
-  std::memset(field, 0, N);
-  std::memcpy(field, text.data(), std::min(text.size(), N - 1));
-}
-
 std::uint64_t payload_of(const Call& call) { return call.count * size_of(call.type); }
 
 Result<std::unique_ptr<record::Recorder>> open_first(const std::vector<std::string>& folders, bool own, const record::Identity& identity,
@@ -108,14 +102,14 @@ void Journal::connected(int peer, const std::string& wire, const std::string& de
   record::PeerEntry* entry = recorder_ ? recorder_->peer(peer) : nullptr;
   if (!entry) return;
   entry->state = 1;
-  put(entry->wire, wire);
+  record::put_text(entry->wire, wire);
   goes_by(peer, description);
 }
 
 // What its first word, the wire, does not say.
 void Journal::goes_by(int peer, const std::string& description) {
   record::PeerEntry* entry = recorder_ ? recorder_->peer(peer) : nullptr;
-  if (entry) put(entry->way, std::string_view(description).substr(std::min(description.find(' '), description.size() - 1) + 1));
+  if (entry) record::put_text(entry->way, std::string_view(description).substr(std::min(description.find(' '), description.size() - 1) + 1));
 }
 
 void Journal::lost(int peer) {

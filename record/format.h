@@ -1,5 +1,5 @@
 #pragma once
-// The layout of a recorder's file: a page of facts, then three tables of entries of one cache line each. Written through a map
+// The layout of a recorder's file: a page of facts, then three tables of entries of whole cache lines. Written through a map
 // by one rank, read by anyone, also when that rank was killed in the middle of a store. Plain data; it reads and writes nothing.
 //
 // An entry of a ring carries its running number as `stamp`, stored last and cleared first: zero, or a number that does not

@@ -23,13 +23,6 @@ namespace {
 
 constexpr int kMostNames = 1000;          // recorders of one process with one rank in one job
 
-template <std::size_t N>
-void put(char (&field)[N], std::string_view text) {
-  const std::size_t size = std::min(text.size(), N - 1);
-  std::memcpy(field, text.data(), size);
-  field[size] = 0;
-}
-
 }  // namespace
 
 Moment moment_of_this_host() {
@@ -85,8 +78,8 @@ void Recorder::fill(const Identity& identity) {
   h.job = identity.job;
   h.host_identity = identity.host_identity;
   h.process_start = process_start(identity.pid);
-  put(h.host, identity.host);
-  put(h.library, TUTTI_VERSION_STRING);
+  put_text(h.host, identity.host);
+  put_text(h.library, TUTTI_VERSION_STRING);
   h.verdict_culprit = -1;
   h.first = clock_();
   h.last = h.first;
@@ -117,7 +110,7 @@ void Recorder::verdict(std::uint32_t communicator, const Status& status, std::ui
   h.verdict_culprit = status.culprit();
   h.verdict_communicator = communicator;
   h.verdict_ticks = now;
-  put(h.verdict, status.text());
+  put_text(h.verdict, status.text());
   std::atomic_ref<std::uint32_t>(h.verdict_stamp).store(1, std::memory_order_release);
 }
 

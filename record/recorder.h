@@ -2,8 +2,10 @@
 // Recorder: the flight recorder of one rank: a file-backed map that outlives the process. Told what happens, it stores
 // it; it asks no clock on its own, allocates nothing and makes no system call after it was created. One thread at a
 // time, except beat(), which may run beside the others.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +25,13 @@ struct Identity {
 
 // Now, on three clocks.
 Moment moment_of_this_host();             // ticks as counter(), or nanoseconds
+
+// Cut where it is too long; zeros behind it.
+template <std::size_t N>
+void put_text(char (&field)[N], std::string_view text) {
+  std::memset(field, 0, N);
+  std::memcpy(field, text.data(), std::min(text.size(), N - 1));
+}
 
 class Recorder {
  public:

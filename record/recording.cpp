@@ -88,12 +88,13 @@ Operation operation_of(const OperationEntry& entry, const Timescale& scale) {
 
 // A run's, one by one, the last few of them where they are many.
 void tell_run(const OperationEntry& entry, const Operation& first, std::vector<Operation>& out) {
-  const std::uint32_t begun = entry.first_after, over = std::min(entry.last_after, begun);
-  const std::int64_t each = over == 0 ? 0 : (first.ended - first.started) / over;
-  for (std::uint32_t i = begun - std::uint32_t(std::min<std::size_t>(begun, kMostOperations)); i < begun; ++i) {
+  const std::int64_t over = std::min(entry.last_after, entry.first_after);
+  const std::int64_t begun = std::min<std::int64_t>(entry.first_after, over + 1);      // one at a time
+  const std::int64_t each = over == 0 ? 0 : std::max<std::int64_t>(first.ended - first.started, 0) / over;
+  for (std::int64_t i = std::max<std::int64_t>(begun - std::int64_t(kMostOperations), 0); i < begun; ++i) {
     Operation o = first;
     o.in_run = true;
-    o.sequence += i;
+    o.sequence += std::uint32_t(i);
     o.started += i * each;
     o.ended = i < over ? o.started + each : 0;
     o.first_after = o.last_after = 0;

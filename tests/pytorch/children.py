@@ -13,10 +13,7 @@ import ranks
 
 KILLED, SIZE = 1, 3
 
-if not ranks.is_rank():
-    port = str(ranks.free_port())
-    ranks.start(__file__, [{"RANK": str(r), "WORLD_SIZE": str(SIZE), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for r in range(SIZE)],
-                [-signal.SIGKILL if r == KILLED else 0 for r in range(SIZE)])
+ranks.start_all(__file__, SIZE, KILLED)
 
 import torch
 import torch.distributed as dist

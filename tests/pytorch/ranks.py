@@ -1,5 +1,6 @@
 """Starts a script as the ranks of a job, without a launcher: for what a launcher would not allow."""
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,15 @@ def start(script, environments, wanted):
     ranks = [subprocess.Popen([sys.executable, script], env={**clean, **own, "TEST_IS_RANK": "1"}) for own in environments]
     ends = [rank.wait(timeout=150) for rank in ranks]
     sys.exit(0 if ends == wanted else f"the ranks ended with {ends}, wanted {wanted}")
+
+
+def start_all(script, size, killed):
+    """The same for ranks that meet by environment variables, of which one is killed. Returns in a rank."""
+    if is_rank():
+        return
+    port = str(free_port())
+    start(script, [{"RANK": str(r), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for r in range(size)],
+          [-signal.SIGKILL if r == killed else 0 for r in range(size)])
 
 
 def is_rank():
