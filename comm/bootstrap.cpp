@@ -101,7 +101,7 @@ class Joining {
   std::unique_ptr<MeetingPoint> meeting_;  // where this rank hosts it
   MeetingAnswer answer_;
   Channel<NewLink> links_;
-  std::vector<NewLink> early_;   // of ranks that are no neighbours
+  std::vector<NewLink> distant_;   // of ranks that are no neighbours, and were done earlier
   std::map<int, StreamPtr> linked_;
   std::set<int> checking_;
   TaskSet dials_;  // dies first
@@ -158,8 +158,8 @@ Task<Status> Joining::run() {
   world_->begin_control(std::move(linked_));
   world_->joining_ = nullptr;
   // Who was done earlier may have linked up already where there was need.
-  while (auto link = links_.take()) early_.push_back(std::move(*link));
-  for (NewLink& link : early_)
+  while (auto link = links_.take()) distant_.push_back(std::move(*link));
+  for (NewLink& link : distant_)
     if (link.stream && !world_->control_->linked(link.rank))
       world_->arrived({.rank = link.rank, .purpose = Purpose::control, .epoch = link.epoch}, std::move(*link.stream));
   co_return Status();
@@ -392,7 +392,7 @@ Task<Status> Joining::link_up() {
     }
     if (link->epoch != answer_.epoch) continue;  // of an earlier life of this job
     if (std::find(wanted.begin(), wanted.end(), link->rank) == wanted.end()) {
-      early_.push_back(std::move(*link));
+      distant_.push_back(std::move(*link));
       continue;
     }
     if (!link->stream) co_return lost(link->rank, link->stream.status());
@@ -460,7 +460,7 @@ void World::arrived(const PeerHello& hello, StreamPtr stream) {
   if (hello.epoch != epoch_ || (!ranks_.empty() && hello.rank >= rank_count()))
     return;  // of an earlier life of this job
   if (hello.purpose == Purpose::knock) {
-    // A link that is there may be cut at the other end, and not here; inside a host it cannot, and the knock is older than the link.
+    // While this rank joins it is not heard: who knocks does so again. A link that is there may be cut at the other end, and not here; inside a host it cannot, and the knock is older than the link.
     if (control_ && hello.rank < rank_ && !control_->linked_within_host(hello.rank)) dial_link(hello.rank);
     return;
   }

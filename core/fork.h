@@ -28,7 +28,7 @@ int kept_from_children(const std::function<int()>& make);
 void keep_from_children(int descriptor);
 // Somebody else is about to close it.
 void let_go(int descriptor);
-// No fork comes between here neither.
+// No fork comes between the two.
 void close_kept(int descriptor);
 // A mapping that children do not have: to touch it there is a fault. So that they keep neither its pages nor its file, with the file's locks.
 void keep_mapping_from_children(void* data, std::size_t bytes);

@@ -108,7 +108,11 @@ void ncclComm::keep(Outcome& outcome) {
 
 Outcome ncclComm::made(tutti::Result<tutti::Communicator> result) {
   if (!result) return tutti::nccl::outcome_of(result.status());
-  communicator_ = std::move(*result);
+  {
+    const std::lock_guard held(mutex_);      // from now on abort() ends what waits
+    communicator_ = std::move(*result);
+    if (aborted_) communicator_.abort("ncclCommAbort");
+  }
   if (origin_.gpu)
     if (const auto member = tutti::comm::Member::of(communicator_)) member->use_device(origin_.gpu);
   // Where they do not reach each other's memory the log says why, and operations go through the host's.
@@ -119,7 +123,6 @@ Outcome ncclComm::made(tutti::Result<tutti::Communicator> result) {
     if (!aborted_ && communicator_.rank_count() == 0) return {};
     if (!aborted_) return tutti::nccl::outcome_of(communicator_.status());
   }
-  communicator_.abort("ncclCommAbort");
   return {ncclInvalidUsage, "the communicator was aborted while it was being made"};
 }
 
@@ -146,7 +149,7 @@ void ncclComm::abort(const std::string& reason) {
   {
     const std::lock_guard held(mutex_);
     aborted_ = true;
-    if (!made_) return;
+    if (communicator_.rank_count() == 0) return;      // not made yet: made() will see it
   }
   communicator_.abort(reason);
 }

@@ -91,8 +91,10 @@ class Recorder {
   std::uint32_t over() { return count(run_->last_after, 1); }
   void over_at(std::uint64_t now) { run_->ended = now; }
   void had_not_begun() {
-    count(run_->first_after, std::uint32_t(-1));
     run_->total -= run_payload_;
+    if (count(run_->first_after, std::uint32_t(-1)) > 0) return;
+    end_run();
+    --last_operation_;                    // its entry is the next one's
   }
   // It started later than it was told to have.
   void restart(std::uint32_t number, std::uint64_t now) {

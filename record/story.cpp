@@ -87,6 +87,7 @@ void Teller::index(std::size_t i) {
 
 // Hosts' clocks differ. That nobody is done before all have called bounds by how much; where the clocks agree with
 // that, they are believed.
+// Guessed times bound nothing.
 void Teller::align() {
   story_.shift.assign(story_.ranks.size(), 0);
   std::set<std::uint64_t> hosts;
@@ -100,9 +101,9 @@ void Teller::align_host(std::size_t reference, std::uint64_t host) {
   const std::uint64_t home = story_.ranks[reference].host_identity;
   for (const auto& [key, by_rank] : operations_) {
     for (const auto& [i, there] : by_rank) {
-      if (story_.ranks[i].host_identity != host || !gathers_all(there->call)) continue;
+      if (there->in_run || story_.ranks[i].host_identity != host || !gathers_all(there->call)) continue;
       for (const auto& [k, here] : by_rank) {
-        if (story_.ranks[k].host_identity != home) continue;
+        if (here->in_run || story_.ranks[k].host_identity != home) continue;
         if (there->ended && there->code == 0) low = std::max(low, here->started - there->ended);
         if (here->ended && here->code == 0) high = std::min(high, here->ended - there->started);
       }
@@ -158,7 +159,7 @@ void Teller::find_starts(Chapter& chapter) {
     for (const auto& peer : chapter.parts) {
       if (peer.operation.in_run || peer.operation.last_peer != part.rank || peer.operation.last_after == 0) continue;
       part.started = peer.started + peer.operation.last_after;
-      part.ended = std::max(part.ended, part.started);
+      if (part.ended) part.ended = std::max(part.ended, part.started);
       part.timed = true;
     }
   }
@@ -229,9 +230,11 @@ void Teller::lateness() {
       else if (part.timed) others.push_back(outside);
       since[part.rank] = part.ended ? part.ended : part.started;
     }
-    if (!chapter.not_called.empty() || chapter.parts.size() < spans_.at(chapter.communicator).size() || others.empty())
+    if (!chapter.not_called.empty() || chapter.parts.size() < 2 ||
+        chapter.parts.size() < spans_.at(chapter.communicator).size())
       continue;
     ++of;
+    if (others.empty()) continue;      // nobody waited
     const std::int64_t lag = std::min(chapter.lag, own - median(others));
     if (lag >= kNotableLag) lags[chapter.last].push_back(lag);
   }

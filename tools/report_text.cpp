@@ -160,7 +160,7 @@ ordered_json json_of(const Chapter& c, const Story& story) {
   item["skew_ns"] = c.skew;
   item["ranks"] = ordered_json::array();
   for (const Chapter::Part& part : c.parts)
-    item["ranks"].push_back({{"rank", part.rank}, {"started_ns", part.started}, {"ended_ns", part.ended}, {"first_data_after_ns", part.operation.first_after},
+    item["ranks"].push_back({{"rank", part.rank}, {"started_ns", part.started}, {"timed", part.timed}, {"ended_ns", part.ended}, {"first_data_after_ns", part.operation.first_after},
                              {"last_data_after_ns", part.operation.last_after}, {"last_peer", part.operation.last_peer}, {"code", code_name(Code(part.operation.code))},
                              {"call", comm::to_string(comm::unpack(part.operation.call))}, {"bytes_moved", part.operation.moved}});
   return item;

@@ -181,15 +181,19 @@ Result<Found> checkpoint_at(const std::string& folder) {
   }
   Found found = newest_checkpoint(folder, Contents::weights);
   if (!found.folder.empty()) return found;
-  std::string why = fs::is_directory(folder) ? "holds no valid checkpoint: give the folder of a run or of a checkpoint" : "there is no such folder";
+  std::error_code error;
+  std::string why = fs::is_directory(folder, error) ? "holds no valid checkpoint: give the folder of a run or of a checkpoint" : "there is no such folder";
   for (const std::string& torn : found.torn) why += fmt::format("; {}", torn);
   return wrong(folder, why);
 }
 
-void prune_checkpoints(const std::string& run, long keep) {
+void prune_checkpoints(const std::string& run, long keep, long step) {
   std::error_code error;
   for (const Contents contents : {Contents::all, Contents::weights}) {
-    const auto all = checkpoints(run, contents);
+    auto all = checkpoints(run, contents);
+    // Later steps are of a course that was left: made anew when they are reached.
+    const fs::path now = fs::path(checkpoint_folder(run, step, contents)).filename();
+    std::erase_if(all, [&](const fs::path& path) { return path.filename() > now; });
     for (std::size_t i = std::size_t(std::max(keep, 1l)); i < all.size(); ++i) fs::remove_all(all[i], error);
   }
 }

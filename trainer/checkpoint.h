@@ -55,8 +55,8 @@ Contents contents_of(const Manifest& manifest);
 Found newest_checkpoint(const std::string& run, Contents contents);
 // What a user names: the folder of a checkpoint, or that of a run, whose newest valid one it is then. invalid_argument: neither.
 Result<Found> checkpoint_at(const std::string& folder);
-// Removes all but the newest `keep` checkpoints of each kind of a run, torn ones among them.
-void prune_checkpoints(const std::string& run, long keep);
+// Removes all but the newest `keep` checkpoints of each kind of a run up to that step, torn ones among them.
+void prune_checkpoints(const std::string& run, long keep, long step);
 // Removes what is not complete and that nobody writes any more.
 void remove_torn_checkpoints(const std::string& run);
 

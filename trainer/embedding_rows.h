@@ -13,7 +13,8 @@ namespace tutti::trainer {
 class EmbeddingRows {
  public:
   EmbeddingRows(const ModelConfig& config, BatchShape shape, Wire& wire, Backend<float>& backend);
-  // Whether that is less to send than the table once more. The same on all ranks.
+  // Whether all ranks' rows are at most as many as the table's: then they follow apart, which is more to send in all and leaves less
+  // behind backward. The same on all ranks.
   bool worth_it() const { return !dx_.empty(); }
   // Before the head's part goes: positions that count nothing yet become 0.
   void clear_positions(float* unit);

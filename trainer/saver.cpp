@@ -160,7 +160,7 @@ std::string Saver::poll(bool wait) {
   Status status = failed && status_ ? Status(Code::invalid_argument, "another rank could not write its part") : status_;
   if (status) status = complete_checkpoint(folder_, manifest_, training_.layout(), ranks);
   if (status) {
-    prune_checkpoints(options_.run, options_.keep);
+    prune_checkpoints(options_.run, options_.keep, long(manifest_.step));
     return fmt::format("{} of step {}: {}\n", contents_ == Contents::all ? "checkpoint" : "weights", manifest_.step, folder_);
   }
   std::error_code error;

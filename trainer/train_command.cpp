@@ -134,7 +134,7 @@ void add_rank_flags(CLI::App& app, Flags& f) {
   app.add_option("--light-every", o.light_every, "steps between checkpoints of the weights alone; 0: none")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Output");
   app.add_option("--checkpoint-every", o.checkpoint_every, "steps between those that --resume goes on from; the last step always has one; 0: only that")->capture_default_str()->check(CLI::NonNegativeNumber)->group("Output");
   app.add_option("--keep", o.keep, "newest checkpoints to keep, of either kind")->capture_default_str()->check(CLI::PositiveNumber)->group("Output");
-  app.add_option("--resume", o.resume, "auto: the newest valid checkpoint of --run, if any; or a checkpoint's folder")->group("Output");
+  app.add_option("--resume", o.resume, "auto: the newest valid full checkpoint of --run, if any; or a checkpoint's folder")->group("Output");
   app.add_option("--trace", o.trace, "file for a trace that Chrome and Perfetto show; rank r adds .r")->group("Output");
   app.add_option("--expect-loss", o.expect_loss, "fail when the last step's loss is above")->check(CLI::PositiveNumber)->group("Output");
   app.add_flag("--hash", o.hash, "print the SHA-256 of the weights at the end")->group("Output");

@@ -11,8 +11,6 @@ WholeSum::WholeSum(const Layout& layout, const Shares& shares, Wire& wire, Backe
       sum_(backend, layout.count(), wire.memory()), narrow_(backend, narrow && wire.rank_count() > 1 ? layout.count() : 0, wire.memory()) {}
 
 void WholeSum::begin(std::size_t, bool, bool last) {
-  if (first_) fresh_ = true;
-  first_ = false;
   last_ = last;
   sent_ = layout_.count();
 }
@@ -66,7 +64,7 @@ void WholeSum::finish() {
   }
   buckets_.clear();
   if (std::exchange(apart_, false)) rows_.add_to(sum_.data());
-  first_ = true;
+  fresh_ = true;
 }
 
 float* WholeSum::owned(std::size_t unit) { return sum_.data() + layout_.units()[unit].offset + shares_.mine(unit).begin; }

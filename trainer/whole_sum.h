@@ -44,7 +44,7 @@ class WholeSum : public GradientSum {
   bool fresh_ = true;                 // sum_ counts nothing yet
   bool apart_ = false;                // rows_ are to be added at the end
   std::size_t sent_ = 0;              // from here on of the flat array all is on its way
-  bool first_ = true, last_ = false;
+  bool last_ = false;
   std::vector<Bucket> buckets_;
   Array<std::uint16_t> narrow_;         // the flat array in bf16; empty unless wanted
 };

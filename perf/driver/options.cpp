@@ -214,8 +214,8 @@ void add_results(CLI::App& app, Options& o) {
   add(app, "-R,--local_register", "1: buffers by tutti::allocate, which ranks of one host read in place, as --memory allocated", "0|1",
       [&o](const std::string& text) {
         if (text != "0" && text != "1") refuse("-R", text, "0 or 1 (2, symmetric windows, is of GPUs)");
-        if (text == "1") o.memory = Memory::allocated;
-        else if (o.memory == Memory::allocated) o.memory = Memory::host;
+        o.local_register = text == "1";
+        if (!o.local_register && o.memory == Memory::allocated) o.memory = Memory::host;
       })
       ->group(group);
   add(app, "--memory", "where buffers lie: host, allocated (by tutti::allocate), or cuda (ranks take the GPUs of their host in turn)", "host|allocated|cuda", [&o](const std::string& text) {
@@ -257,6 +257,9 @@ std::string contradiction(Options& o, bool min_said, bool max_said) {
   if (o.min_bytes > o.max_bytes) return fmt::format("-b {} is above -e {}", o.min_bytes, o.max_bytes);
   if (o.cycles == 0 && !(o.json + o.csv + o.plot).empty())
     return "-N 0 never ends, so there is no end to write a file at";
+  if (o.local_register && o.memory == Memory::cuda)
+    return "-R 1 is of host memory, and GPUs' needs no registration: leave it out with --memory cuda";
+  if (o.local_register) o.memory = Memory::allocated;
   if (!o.plot_add.empty() && o.plot.empty()) return "--plot-add needs --plot";
   if (o.iterations_said && o.skip >= o.iterations) return "-K leaves no iteration of -n";
   return "";

@@ -43,6 +43,7 @@ struct Options {
   Blocking blocking = Blocking::none;
   double timeout_s = 0;  // 0: the library's own
   Memory memory = Memory::host;
+  bool local_register = false;
   bool cpu_time = false, timestamps = false, memory_report = false, per_iteration = false;
   Average average = Average::mean;
   int skip = 0;                 // first iterations that percentiles leave out

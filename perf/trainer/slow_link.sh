@@ -31,7 +31,7 @@ trap 'rm -rf "$run"' EXIT
 on_host() {
   ip netns exec host"$1" "$build/bin/tutti" run --no-prefix --nnodes 2 --node-rank "$1" -n 1 --master-addr 10.99.0.1 --master-port 29520 \
     "$build/bin/train" --layers 6 --heads 6 --width 384 --vocabulary 8192 --context 128 --batch 4 --micro-batches 2 --threads 1 \
-    --steps $((steps + 2)) --checkpoint-every 0 --run "$run/log" "${@:2}" >"$run/$1.log" 2>&1
+    --steps $((steps + 2)) --checkpoint-every 0 --light-every 0 --run "$run/log" "${@:2}" >"$run/$1.log" 2>&1
 }
 on_host 1 "$@" &
 on_host 0 "$@" || { cat "$run/0.log" >&2; exit 1; }

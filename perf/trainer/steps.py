@@ -28,7 +28,7 @@ def ours(build, ranks, threads, batch, steps, flags):
     """Seconds of each counted step; micro-batches and global batch as one sample of `batch` a rank."""
     with tempfile.TemporaryDirectory() as folder:
         train = [build + "/bin/train", "--threads", threads, "--batch", batch, "--micro-batches", ranks, "--steps", steps + 1,
-                 "--checkpoint-every", 0, "--run", folder, *flags]
+                 "--checkpoint-every", 0, "--light-every", 0, "--run", folder, *flags]
         command = train if ranks == 1 else [build + "/bin/tutti", "run", "-n", ranks, *train]
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
         with open(folder + "/rank-0.jsonl") as log:

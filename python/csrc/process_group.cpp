@@ -121,7 +121,7 @@ WorkPointer ProcessGroup::start(OpType type, Job job) {
 void ProcessGroup::startCoalescing() {
   std::thread::id nobody;
   if (!batching_.compare_exchange_strong(nobody, std::this_thread::get_id()))
-    throw Failure(tutti::Status(tutti::Code::invalid_state, "coalescing has begun already, and has not ended"));
+    throw Failure(tutti::Status(tutti::Code::invalid_state, "coalescing has begun already, and has not ended: did a call in it fail? Then make another group"));
   communicator_.begin_group();
 }
 

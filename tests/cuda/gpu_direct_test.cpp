@@ -206,6 +206,7 @@ TEST(GpuDirect, ASocketTakesOver) {
   pair.fabric().set_port(0, false);
   ASSERT_TRUE(pair.join(true)) << pair.why_not().text();
   EXPECT_THAT(pair.connection(0).describe(), HasSubstr("over a socket"));
+  EXPECT_EQ(pair.rdma(0).counters().over_sockets, 1u);
   const std::uint64_t before = two.b.got;
   ASSERT_LT(before, two.kBytes);
   ASSERT_TRUE(two.move(pair, two.kBytes));

@@ -94,6 +94,8 @@ TEST(Options, WhatHostMemoryLacksIsRefusedButForItsDefault) {
   EXPECT_EQ(good({"--memory", "allocated"}).memory, Memory::allocated);
   EXPECT_EQ(good({"--memory", "cuda", "-R", "0"}).memory, Memory::cuda);
   EXPECT_EQ(good({"-R", "1"}).memory, Memory::allocated);
+  EXPECT_THAT(refused({"-R", "1", "--memory", "cuda"}), HasSubstr("leave it out"));
+  EXPECT_THAT(refused({"--memory", "cuda", "-R", "1"}), HasSubstr("leave it out"));
   EXPECT_EQ(good({"-R", "0"}).memory, Memory::host);
   EXPECT_THAT(refused({"-R", "2"}), HasSubstr("symmetric"));
   EXPECT_THAT(refused({"--memory", "disk"}), HasSubstr("host, allocated or cuda"));

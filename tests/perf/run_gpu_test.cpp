@@ -48,7 +48,7 @@ TEST(OnTwin, RanksThatShareAGpuAndEveryWayToWait) {
   }
 }
 
-TEST(OnTwin, TimesAreTheStreams) {
+TEST(OnTwin, TheRecordTellsOfTheGpuAndOfTimes) {
   const std::string file = testing::TempDir() + "/tutti_perf_gpu.json";
   const Ran ran = run(twin("all_reduce") + "-g 2 -b 4K -e 4K -n 20 --json " + file);
   EXPECT_EQ(ran.status, 0) << ran.output;

@@ -1,7 +1,6 @@
 // Ranks that fork, as a data loader does: their end is seen while their children live, and what children do or leave undone disturbs nobody.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -46,18 +45,6 @@ Status reduce(Communicator& comm, std::size_t count) {
   return comm.all_reduce({x.data(), y.data(), count}).wait();
 }
 
-int exit_of(pid_t child) {
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-int in_child(const std::function<int()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(body());
-  return exit_of(child);
-}
-
 class Forking : public testing::TestWithParam<const char*> {};
 
 TEST_P(Forking, AKilledRankIsNamedWhileItsChildrenLive) {
@@ -81,8 +68,9 @@ TEST_P(Forking, AKilledRankIsNamedWhileItsChildrenLive) {
   });
   World world(kRanks, 1, address, settings);
   std::atomic<int> rounds{0};
+  std::atomic<bool> ended{false};
   std::thread killer([&] {
-    while (rounds < 30) std::this_thread::yield();
+    while (rounds < 30 && !ended) std::this_thread::yield();
     victim.signal(SIGKILL);
   });
   world.run([&](Communicator& comm) {
@@ -93,6 +81,7 @@ TEST_P(Forking, AKilledRankIsNamedWhileItsChildrenLive) {
     EXPECT_EQ(status.code(), Code::peer_lost) << status.to_string();
     EXPECT_EQ(status.culprit(), 0);
   });
+  ended = true;
   killer.join();
   EXPECT_EQ(victim.exit_code(), 128 + SIGKILL);
   const auto dead = [&] {
@@ -133,7 +122,7 @@ TEST_P(Forking, ChildrenDisturbNobody) {
   const auto memory = allocate(kCount * sizeof(float));
   ASSERT_TRUE(memory.ok());
   float* const x = static_cast<float*>(*memory);
-  std::atomic<bool> over{false};
+  std::atomic<bool> over{false}, ended{false};
   std::atomic<int> rounds{0};
   // Rank 0 says by the sum whether to go on. Its input is in memory that rank 1 reads in place.
   std::thread ranks([&] {
@@ -148,18 +137,19 @@ TEST_P(Forking, ChildrenDisturbNobody) {
         ASSERT_EQ(y, std::vector<float>(kCount, last ? 7.0f : 3.0f));
       }
     });
+    ended = true;
   });
   std::vector<float> never(1);
   Work pending = world[0].recv({never.data(), 1, DataType::f32, 1});
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(in_child([&] {
+    EXPECT_EQ(Child([&] {
       const int wrong = misuse(std::move(world[0]), pending, x);
       world[1] = {};
       pending = {};
       return wrong;
-    }), 0);
+    }).exit_code(), 0);
     const int before = rounds;
-    while (rounds < before + 4) std::this_thread::yield();
+    while (rounds < before + 4 && !ended) std::this_thread::yield();
   }
   over = true;
   ranks.join();
@@ -177,12 +167,11 @@ TEST_P(Forking, AChildThatExitsDisturbsNobody) {
   static std::unique_ptr<World> world;
   world = std::make_unique<World>(2, Settings{{"TUTTI_TRANSPORT", GetParam()}});
   world->run([](Communicator& comm) { ASSERT_TRUE(reduce(comm, 10'000).ok()); });
-  const pid_t child = ::fork();
-  if (child == 0) {
+  Child child([]() -> int {
     (void)!::freopen("/dev/null", "w", stdout);
     std::exit(0);
-  }
-  EXPECT_EQ(exit_of(child), 0);
+  });
+  EXPECT_EQ(child.exit_code(), 0);
   world->run([](Communicator& comm) {
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(reduce(comm, 10'000).ok());
   });

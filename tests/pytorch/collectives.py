@@ -7,6 +7,8 @@ import zlib
 
 import torch
 import torch.distributed as dist
+
+import ranks
 from reference import OPS, TYPES, allowed, inputs_of_all, reduced, same, values
 
 import torch_tutti
@@ -212,12 +214,8 @@ def started_together():
     works = [dist.all_reduce(sums, group=TUTTI, async_op=True), dist.all_gather(places, part, group=TUTTI, async_op=True),
              dist.isend(message, (RANK + 1) % SIZE, group=TUTTI), dist.irecv(received, (RANK - 1) % SIZE, group=TUTTI)]
     assert not any(work.is_completed() for work in works)
-    try:
-        works[0].wait()
-    except torch_tutti.Error as error:
-        assert error.code == "invalid_state" and "coalesced" in str(error), error
-    else:
-        raise AssertionError("waited for what had not begun")
+    error = ranks.failure_of(works[0].wait)
+    assert error.code == "invalid_state" and "coalesced" in str(error), error
     TUTTI._end_coalescing(*(on or (works,)))
     works[2].wait()
     same(sums, wanted_sums, "all_reduce started with others")
@@ -324,12 +322,8 @@ def refusals():
         (lambda: dist.send(torch.ones(1), (RANK + 1) % SIZE, group=TUTTI, tag=3), "unsupported", "tag 3"),
         (lambda: dist.recv(torch.ones(1), group=TUTTI), "unsupported", "recv from any rank"),
     ):
-        try:
-            call()
-        except torch_tutti.Error as error:
-            assert error.code == code and text in str(error), error
-        else:
-            raise AssertionError(f"not refused: {text}")
+        error = ranks.failure_of(call, text)
+        assert error.code == code and text in str(error), error
     dist.barrier(group=TUTTI)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 
 import ranks
+from ranks import failure_of
 
 KILLED, SIZE = 1, 3
 
@@ -21,15 +22,6 @@ import torch_tutti
 
 dist.init_process_group("tutti", timeout=datetime.timedelta(seconds=120))
 RANK = dist.get_rank()
-
-
-def failure_of(call):
-    try:
-        call()
-    except RuntimeError as error:      # what scripts catch
-        assert isinstance(error, torch_tutti.Error), repr(error)
-        return error
-    raise AssertionError("it did not fail")
 
 
 def group(seconds):

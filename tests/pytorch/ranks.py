@@ -18,10 +18,6 @@ def free_ports(count):
     return ports
 
 
-def free_port():
-    return free_ports(1)[0]
-
-
 def start(script, environments, wanted):
     """One process for each environment. Ends this one, with 0 when the ranks have ended as wanted."""
     clean = {name: value for name, value in os.environ.items() if name not in LAUNCHER_NAMES}
@@ -34,9 +30,20 @@ def start_all(script, size, killed):
     """The same for ranks that meet by environment variables, of which one is killed. Returns in a rank."""
     if is_rank():
         return
-    port = str(free_port())
+    port = str(free_ports(1)[0])
     start(script, [{"RANK": str(r), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port} for r in range(size)],
           [-signal.SIGKILL if r == killed else 0 for r in range(size)])
+
+
+def failure_of(call, what="it"):
+    """The torch_tutti.Error by which the call fails."""
+    import torch_tutti
+    try:
+        call()
+    except RuntimeError as error:      # what scripts catch
+        assert isinstance(error, torch_tutti.Error), repr(error)
+        return error
+    raise AssertionError(f"{what}: it did not fail")
 
 
 def is_rank():

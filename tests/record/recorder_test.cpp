@@ -136,6 +136,7 @@ TEST(Recorder, ARunOfEqualOperationsSharesAnEntry) {
   EXPECT_EQ(r.operations[4].ended, kBegin + 7000);
   EXPECT_EQ(r.operations[4].total, 40u);
   EXPECT_EQ(r.operations[5].total, 48u);
+  EXPECT_EQ(r.operations[5].number, r.operations[4].number + 1) << "a run of none takes no entry";
 }
 
 TEST(Recorder, OfLongRunsTheNewestAreTold) {

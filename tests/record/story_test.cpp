@@ -117,6 +117,42 @@ TEST(Story, ALateRankWhoseOperationsAreOverAtOnceIsNamedByThePeerThatWaited) {
   EXPECT_TRUE(story.late[0].notable());
 }
 
+// How often somebody is late is told of all operations, also of those in which nobody waited.
+TEST(Story, ARankThatIsLateInAFewOfManySmallOperationsIsNotNotable) {
+  Job job(2);
+  std::uint32_t next = 0;
+  for (const auto& tape : job.tapes) tape->recorder->begin_run(0, 0, 0, 100, 0, tape->ticks(0));
+  for (next = 1; next <= 100; ++next)
+    for (const auto& tape : job.tapes) {
+      tape->recorder->over();
+      if (next < 100) ASSERT_TRUE(tape->recorder->another(0, next, 0));
+    }
+  for (next = 100; next < 104; ++next) {
+    const std::int64_t at = next * 10'000'000;
+    job.run(next, {at, at + 2'000'000}, at + 2'500'000);
+  }
+  const Story story = job.tell_it();
+  ASSERT_EQ(story.chapters.size(), 104u);
+  ASSERT_EQ(story.late.size(), 1u);
+  EXPECT_EQ(story.late[0].times, 4u);
+  EXPECT_EQ(story.late[0].of, 104u);
+  EXPECT_FALSE(story.late[0].notable());
+}
+
+// It was stopped within its call: what a peer knows of its start does not end it.
+TEST(Story, APendingOperationOfARunStaysPending) {
+  Job job(2);
+  job.tapes[1]->recorder->begin_run(0, 0, 0, 100, 0, job.tapes[1]->ticks(1000));
+  const std::uint32_t number = job.tapes[0]->start(0, 0);
+  job.tapes[0]->recorder->arrived(number, 1, job.tapes[0]->ticks(1000));
+  job.tapes[0]->recorder->ended(number, 0, 0, job.tapes[0]->ticks(2000));
+  const Story story = job.tell_it();
+  ASSERT_EQ(story.chapters.size(), 1u);
+  EXPECT_THAT(story.chapters[0].pending, ElementsAre(1));
+  EXPECT_EQ(story.chapters[0].parts[1].ended, 0);
+  EXPECT_TRUE(story.chapters[0].parts[1].timed);
+}
+
 // Then nobody waited long enough for it to matter, and guessed times are no reason to name anybody.
 TEST(Story, WhereAllOperationsAreOverAtOnceNobodyIsLate) {
   Job job(2);

@@ -178,6 +178,21 @@ TEST(ResumeTest, LightOnesHoldTheWeightsAndAreNotGoneOnFrom) {
   EXPECT_EQ(names_in(light), (std::vector<std::string>{"config.json", "manifest.json", "model.safetensors"}));      // made anew by one rank
 }
 
+// Light ones of a course that was left, of which --keep would keep the latest.
+TEST(ResumeTest, WhatIsWrittenAfterAResumeIsKeptBesideLaterStepsOfACourseThatWasLeft) {
+  const Folder folder;
+  const std::string run = folder / "run";
+  const std::string flags = kSmall + "--seed 3 --checkpoint-every 3 --light-every 1 --keep 1 --run " + run;
+  ASSERT_EQ(train(flags + " --steps 3").status, 0);
+  ASSERT_TRUE(fs::exists(run + "/weights-00000002"));
+  fs::copy(run + "/weights-00000002", run + "/weights-00000009", fs::copy_options::recursive);
+  const Outcome outcome = train(flags + " --steps 5 --resume auto");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_TRUE(outcome.says("weights of step 4: ")) << outcome.text;
+  EXPECT_TRUE(fs::exists(run + "/weights-00000004/manifest.json"));
+  EXPECT_FALSE(fs::exists(run + "/weights-00000002")) << "but one is kept";
+}
+
 // A file may not grow beyond 8 blocks: to a program that is as a full disk.
 TEST(ResumeTest, AFullDiskIsAWarning) {
   const Folder folder;

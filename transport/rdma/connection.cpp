@@ -280,13 +280,15 @@ Sent RdmaConnection::send_writes(const SegmentHeader& header, const std::byte* d
   if (begun ? !queues_[queue]->has_room(2) : !choose_queue(queue)) return Sent::again;
   if (header.bytes > 2 * grid - header.offset % grid) TUTTI_CHECK(!"a segment longer than the grid");
   if (!memory) {
-    if (of_gpu(data, header.bytes)) {      // its registration was given up for others', and could not be had again
-      fail(Status(Code::out_of_resources, fmt::format("{}: memory of a GPU that is being sent from cannot be registered any more", describe()), peer_));
-      return Sent::again;
-    }
     staging = shared_.stagings->take(header.bytes);
     if (!staging) return Sent::again;
-    copy_bytes(staging.data, data, header.bytes);
+    if (!shared_.gpu || !of_gpu(data, header.bytes)) {
+      copy_bytes(staging.data, data, header.bytes);
+    } else if (Status copied = shared_.gpu->copy(staging.data, data, header.bytes); !copied) {      // its registration was given up for others'
+      shared_.stagings->give_back(staging);
+      fail(copied);
+      return Sent::again;
+    }
     shared_.counters.copied_out += header.bytes;
   }
   const std::byte* from = memory ? data : staging.data;

@@ -9,7 +9,7 @@ namespace tutti::transport::tcp {
 namespace {
 
 constexpr std::uint8_t kMagic = 0xA7;
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;
 constexpr std::size_t kCrcAt = 60;
 
 template <class T>

@@ -2,7 +2,7 @@
 // The frame of the tcp transport: 64 bytes of header, little-endian, then the payload. A value and its encoding; knows
 // no sockets and keeps no state. Everything read from a header is checked here as far as a header alone can be checked.
 //
-//   0 magic  1 version  2 type  3 flags  4 message u16  6 plan u16  8 bytes u32  12 communicator u32  16 operation u32
+//   0 magic  1 version  2 type  3 flags (upper half: which sending)  4 message u16  6 plan u16  8 bytes u32  12 communicator u32  16 operation u32
 //  20 sequence u32  24 ack u32  28 credit u32  32 offset u64  40 message_bytes u64  48 call u64  56 payload_crc u32
 //  60 header_crc u32: CRC32C of bytes 0..59
 #include <array>
