@@ -14,7 +14,7 @@ using transport::tcp::Frame;
 using transport::tcp::FrameType;
 using transport::tcp::kHeaderBytes;
 
-// A transport, and the bare other end of its only socket.
+// A transport, and the bare other end of its only socket, or of two.
 struct Target {
   class Sink final : public Listener {
    public:
@@ -38,20 +38,24 @@ struct Target {
     Status why;
   };
 
-  explicit Target(const TcpOptions& options = {}, std::size_t capacity = 1 << 20) : tcp(loop, sink, options) {
-    auto to = std::make_shared<Pipe>(capacity, Faults{}), from = std::make_shared<Pipe>(capacity, Faults{});
-    enemy = std::make_unique<MemoryStream>(loop, from, to, "enemy", "us");
+  explicit Target(const TcpOptions& options = {}, std::size_t capacity = 1 << 20, bool two = false) : tcp(loop, sink, options) {
     std::vector<std::unique_ptr<Stream>> sockets;
-    sockets.push_back(std::make_unique<MemoryStream>(loop, to, from, "us", "enemy"));
+    for (auto* const end : {&enemy, &second}) {
+      if (end == &second && !two) break;
+      auto to = std::make_shared<Pipe>(capacity, Faults{}), from = std::make_shared<Pipe>(capacity, Faults{});
+      *end = std::make_unique<MemoryStream>(loop, from, to, "enemy", "us");
+      sockets.push_back(std::make_unique<MemoryStream>(loop, to, from, "us", "enemy"));
+    }
     connection = tcp.connect(3, std::move(sockets));
     before = tcp.memory_bytes();
   }
   ~Target() {
     for (auto& lease : sink.kept) lease.release();
   }
-  void feed(const void* data, std::size_t bytes) {
+  void feed(const void* data, std::size_t bytes) { feed(*enemy, data, bytes); }
+  static void feed(MemoryStream& end, const void* data, std::size_t bytes) {
     const iovec part{const_cast<void*>(data), bytes};
-    (void)enemy->write({&part, 1});
+    (void)end.write({&part, 1});
   }
   void feed(const Frame& frame) {
     std::byte wire[kHeaderBytes];
@@ -66,7 +70,7 @@ struct Target {
   MemoryLoop loop;
   Sink sink;
   TcpTransport tcp;
-  std::unique_ptr<MemoryStream> enemy;
+  std::unique_ptr<MemoryStream> enemy, second;
   Connection* connection = nullptr;
   std::size_t before = 0;
 };
@@ -125,6 +129,36 @@ TEST(TcpHostile, truncated_frames_deliver_nothing) {
     EXPECT_EQ(target.sink.losses, 1);
     EXPECT_NE(target.sink.why.text().find("in the middle of a frame"), std::string::npos) << target.sink.why.text();
   }
+}
+
+// A peer that gives a frame up on one socket sends it again on the other. What had come on the first may be read before or after.
+TEST(TcpHostile, of_two_sendings_the_later_one_counts_whichever_is_read_first) {
+  constexpr std::size_t kPayload = 20'000, kHalf = kHeaderBytes + kPayload / 2;
+  std::vector<std::byte> given_up(kHeaderBytes + kPayload), again(kHeaderBytes + kPayload);
+  encode(data_frame(0, kPayload), given_up.data());
+  encode(data_frame(0, kPayload, transport::tcp::kEager + transport::tcp::kSending), again.data());
+  {
+    Target target({}, 1 << 20, true);
+    Target::feed(*target.second, again.data(), kHalf);
+    target.run();
+    target.feed(given_up.data(), given_up.size());
+    target.run();
+    EXPECT_EQ(target.sink.segments, 0) << "it is whole on a socket that may be dying, and half on the one that counts";
+    EXPECT_EQ(target.tcp.counters().sockets_lost, 0u);
+    Target::feed(*target.second, again.data() + kHalf, again.size() - kHalf);
+    target.run();
+    EXPECT_EQ(target.sink.segments, 1);
+    EXPECT_EQ(target.sink.bytes, kPayload);
+    EXPECT_EQ(target.tcp.counters().sockets_lost, 0u);
+  }
+  Target target({}, 1 << 20, true);
+  target.feed(given_up.data(), kHalf);
+  target.run();
+  Target::feed(*target.second, again.data(), again.size());
+  target.run();
+  EXPECT_EQ(target.sink.segments, 1);
+  EXPECT_EQ(target.tcp.counters().sockets_lost, 1u) << "nothing more comes there";
+  EXPECT_EQ(target.sink.losses, 0);
 }
 
 // Frames with good checksums that say impossible or unfriendly things.
