@@ -418,6 +418,7 @@ std::string in_general(const Status& status) {
        "(rank R): start-up with rank R $1 failed: cannot reach rank R $2: connect to ADDRESS: WHY; it offers"},
       {R"(\b\d+(\.\d+)? (s|ms)\b)", "TIME"},
       {R"(it has made \d+)", "it has made N"},
+      {R"(wire version \d+, this process \d+)", "wire version V+1, this process V"},
       {R"((look up host [^:]+): [A-Z][^.]*\.)", "$1: WHY."},
       {R"(\b\d+ connections)", "N connections"},
       {R"(held by [^;,\n]*)", "held by PROCESS"},
