@@ -53,6 +53,7 @@ PYBIND11_MODULE(_C, m) {
       .def("memory_bytes", [](ProcessGroup& g) { return g.communicator().memory_bytes(); }, "Bytes that the library holds for this rank.")
       .def("abort", [](ProcessGroup& g, const std::string& reason) { g.communicator().abort(reason); }, py::arg("reason") = "abort was called",
            py::call_guard<py::gil_scoped_release>(), "Ends what is pending, here and on the other ranks, with Error 'aborted'. Returns at once.");
+  py::module::import("atexit").attr("register")(py::cpp_function(&ProcessGroup::shutdown_all, py::call_guard<py::gil_scoped_release>()));
   m.def("zeros", [](const std::vector<int64_t>& sizes, py::handle dtype) {
     if (!THPDtype_Check(dtype.ptr())) throw py::type_error("dtype: wanted a torch.dtype");
     return zeros(sizes, reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type);
@@ -65,7 +66,7 @@ PYBIND11_MODULE(_C, m) {
       .def("share", &World::share, py::arg("text"), py::call_guard<py::gil_scoped_release>());
   m.def("create",
         [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout) {
-          return c10::make_intrusive<ProcessGroup>(meet(store, rank, size, timeout));
+          return ProcessGroup::make(meet(store, rank, size, timeout));
         },
         py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
 }

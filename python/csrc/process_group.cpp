@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -89,12 +90,40 @@ void expect_no_tag(int tag, const char* call) {
     unsupported(std::string(call) + ": tag " + std::to_string(tag) + "; the messages of two ranks are matched in their order, without tags: wanted 0");
 }
 
+struct Groups {
+  std::mutex mutex;
+  std::vector<c10::weak_intrusive_ptr<ProcessGroup>> alive;
+};
+Groups& groups() {
+  static auto* const all = new Groups;      // outlives everybody's end
+  return *all;
+}
+
 }  // namespace
 
 ProcessGroup::ProcessGroup(Communicator communicator)
     : Base(communicator.rank(), communicator.rank_count()), communicator_(std::move(communicator)) {}
 
+c10::intrusive_ptr<ProcessGroup> ProcessGroup::make(Communicator communicator) {
+  auto group = c10::make_intrusive<ProcessGroup>(std::move(communicator));
+  Groups& all = groups();
+  const std::lock_guard held(all.mutex);
+  all.alive.erase(std::remove_if(all.alive.begin(), all.alive.end(), [](const auto& other) { return other.expired(); }), all.alive.end());
+  all.alive.emplace_back(group);
+  return group;
+}
+
 ProcessGroup::~ProcessGroup() { shutdown(); }
+
+void ProcessGroup::shutdown_all() {
+  std::vector<c10::weak_intrusive_ptr<ProcessGroup>> alive;
+  {
+    const std::lock_guard held(groups().mutex);
+    alive.swap(groups().alive);
+  }
+  for (const auto& weak : alive)
+    if (const auto group = weak.lock()) group->shutdown();
+}
 
 void ProcessGroup::shutdown() {
   // Joins the library's thread, which may be about to run a Python callback: not under Python's lock.

@@ -35,7 +35,7 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 class ProcessGroup final : public Base {
  public:
   // `communicator` has these ranks.
-  explicit ProcessGroup(tutti::Communicator communicator);
+  static c10::intrusive_ptr<ProcessGroup> make(tutti::Communicator communicator);
   // Pending operations end with 'aborted'. Waits for no other rank.
   ~ProcessGroup() override;
   const std::string getBackendName() const override { return "tutti"; }
@@ -73,6 +73,8 @@ class ProcessGroup final : public Base {
   void abort() { communicator_.abort("abort was called"); }
   // As the end of the group does.
   void shutdown();
+  // Of all groups that there are. For the end of the interpreter: afterwards a thread that wants Python's lock would end the process.
+  static void shutdown_all();
   // How many operations were started.
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
@@ -86,6 +88,8 @@ class ProcessGroup final : public Base {
     std::optional<c10::Device> device;              // of one that is on a GPU
     std::vector<c10::intrusive_ptr<Work>> works;
   };
+  friend class c10::intrusive_ptr<ProcessGroup>;      // which makes it
+  explicit ProcessGroup(tutti::Communicator communicator);
   bool batches() const { return batching_ == std::this_thread::get_id(); }
   WorkPointer add_to_batch(c10d::OpType type, Job job);
   // For tensors where `first` is. On a GPU its lane is current from here to start().

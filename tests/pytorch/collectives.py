@@ -334,3 +334,5 @@ for test in (all_reduce, premul_sum, reduce, broadcast, all_gather, coalesced, g
     if RANK == 0:
         print(f"{test.__name__}: {cases - before} cases", flush=True)
 dist.barrier()
+GLOO = TUTTI = None      # Gloo's threads may not outlive the interpreter
+dist.destroy_process_group()

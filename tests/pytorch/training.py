@@ -134,3 +134,5 @@ for trained in tests:
     got, wanted = (trained(GROUPS[name]) for name in ("tutti", "gloo"))
     assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-6), f"{trained.__name__}: {got}, Gloo's {wanted}"
 dist.barrier()
+GROUPS.clear()      # Gloo's threads may not outlive the interpreter
+dist.destroy_process_group()
