@@ -122,6 +122,7 @@ Joining::Joining(Loop& loop, const JoinRequest& request)
   own_.host = facts.name;
   own_.pid = facts.pid;
   own_.cores = facts.cores;
+  if (!request.host) own_.cpus = topology::cpus_of_this_thread().to_string();
   const auto place = topology::parse_place(request.settings.place).value_or(topology::place_of_this_thread());
   own_.package = place.package;
   own_.numa = place.numa;

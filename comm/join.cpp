@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "comm/bootstrap.h"
+#include "comm/crowding.h"
 #include "comm/engine.h"
 #include "comm/journal.h"
 #include "comm/launch_environment.h"
@@ -218,7 +219,7 @@ Result<std::shared_ptr<Member>> make_member(std::unique_ptr<Loop> loop, std::uni
     setup.world_size = world->rank_count();
     setup.local_rank = world->local_rank();
     setup.numa = world->info(world->rank()).numa;
-    setup.oversubscribed = world->local_rank_count() > world->info(world->rank()).cores;
+    setup.oversubscribed = crowding_of_hosts(ranks).at(world->info(world->rank()).host_identity) > 1;
     setup.directory = std::make_unique<WorldDirectory>(*loop, std::move(world));
   }
   setup.loop = std::move(loop);

@@ -4,6 +4,8 @@
 #include <map>
 #include <tuple>
 
+#include "comm/crowding.h"
+
 namespace tutti::comm {
 namespace {
 
@@ -26,17 +28,15 @@ struct Measured {
 };
 
 // The slowest of all ranks. Sets the crowding: that of the fullest host.
-Measured merged(const std::vector<RankInfo>& ranks, const std::vector<int>& by_host, const Settings& settings,
-                double& crowding) {
-  std::map<int, int> ranks_on;
-  for (const int host : by_host) ++ranks_on[host];
+Measured merged(const std::vector<RankInfo>& ranks, const Settings& settings, double& crowding) {
+  const auto crowding_of = crowding_of_hosts(ranks);
   Measured out;
   Figures all;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const double here = double(ranks_on[by_host[r]]) / std::max(1, ranks[r].cores);
+  for (const RankInfo& rank : ranks) {
+    const double here = crowding_of.at(rank.host_identity);
     crowding = std::max(crowding, here);
-    out.within = slower(out.within, ranks[r].figures.link(medium_within_hosts(settings), here > 1));
-    all = slower(all, ranks[r].figures);
+    out.within = slower(out.within, rank.figures.link(medium_within_hosts(settings), here > 1));
+    all = slower(all, rank.figures);
   }
   out.network = all.link(Medium::network, false);
   out.reduction = all.reduction;
@@ -107,7 +107,7 @@ Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settin
   const bool sockets = medium_within_hosts(settings) == Medium::sockets;
   const std::vector<int> by_host = numbered(hosts), by_package = numbered(packages), by_node = numbered(nodes);
   Placement out;
-  const Measured measured = merged(ranks, by_host, settings, out.prices.crowding);
+  const Measured measured = merged(ranks, settings, out.prices.crowding);
   const BorderPrice within = within_hosts(measured, sockets, out.prices.crowding > 1);
   // What was measured is of neighbours, so a border between them and others costs no less.
   const auto divided = [&](BorderPrice assumed) {

@@ -9,6 +9,7 @@
 
 #include "algorithms/generate.h"
 #include "comm/circle.h"
+#include "comm/crowding.h"
 #include "comm/member.h"
 #include "kernels/kernels.h"
 
@@ -221,13 +222,13 @@ bool have_trials(const std::vector<RankInfo>& ranks) {
 Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settings) {
   Wanted wanted;
   const auto hosts = hosts_of(ranks);
+  const auto crowding_of = crowding_of_hosts(ranks);
   bool network = hosts.size() < 2;
   for (const auto& [host, members] : hosts) {
     bool inside = members.size() < 2;
     for (const int r : members) {
       const RankInfo& info = ranks[std::size_t(r)];
-      const bool crowded = int(members.size()) > info.cores;
-      inside = inside || (info.figures.reduction && info.figures.link(medium_within_hosts(settings), crowded));
+      inside = inside || (info.figures.reduction && info.figures.link(medium_within_hosts(settings), crowding_of.at(host) > 1));
       network = network || info.figures.link(Medium::network, false);
     }
     wanted.within_hosts = wanted.within_hosts || !inside;
@@ -243,7 +244,7 @@ Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const 
   const auto hosts = hosts_of(ranks);
   const RankInfo& self = ranks[std::size_t(member->rank())];
   const std::vector<int>& neighbours = hosts.at(self.host_identity);
-  const double crowding = std::max(1.0, double(neighbours.size()) / std::max(1, self.cores)),
+  const double crowding = std::max(1.0, crowding_of_hosts(ranks).at(self.host_identity)),
                gamma = own.reduction->cached;
   if (wanted.within_hosts && neighbours.size() > 1) {
     LinkProbe links(*member, member->id() + 1, neighbours, prices_of_equals(settings, crowding));

@@ -8,7 +8,7 @@ namespace tutti::comm {
 namespace {
 
 // So that every RankInfo fits into kMaxRankInfoBytes.
-constexpr std::size_t kMaxText = 1024, kMaxName = 108;
+constexpr std::size_t kMaxText = 1024, kMaxName = 108, kMaxCpus = 512;
 
 std::string_view cut(std::string_view text, std::size_t most) { return text.substr(0, most); }
 
@@ -23,6 +23,7 @@ void encode(const RankInfo& info, ByteWriter& to) {
   for (std::size_t i = 0; i < count; ++i) to.text(cut(info.addresses[i], kMaxName));
   to.text(cut(info.unix_name, kMaxName)).number(info.host_identity).text(cut(info.host, kMaxName));
   to.number(std::uint32_t(info.pid)).number(std::uint32_t(info.cores)).number(info.instance);
+  to.text(info.cpus.size() <= kMaxCpus ? info.cpus : "");
   to.number(std::uint32_t(info.package + 1)).number(std::uint32_t(info.numa + 1));
   to.text(cut(info.version, kMaxName)).number(info.shared_hash).text(cut(info.shared_text, kMaxText));
   to.number(std::uint8_t(info.little_endian));
@@ -42,6 +43,7 @@ std::optional<RankInfo> decode_rank_info(ByteReader& from) {
   out.pid = int(from.number<std::uint32_t>());
   out.cores = int(from.number<std::uint32_t>());
   out.instance = from.number<std::uint64_t>();
+  out.cpus = from.text();
   out.package = int(from.number<std::uint32_t>()) - 1;
   out.numa = int(from.number<std::uint32_t>()) - 1;
   out.version = from.text();

@@ -18,7 +18,8 @@ struct RankInfo {
   std::uint64_t host_identity = 0;
   std::string host;  // for people
   int pid = 0;
-  int cores = 1;
+  int cores = 1;                       // that it may use
+  std::string cpus;                    // which, as "0-3,8"; empty: not known
   int package = -1, numa = -1;         // where it runs; -1: not tied to one
   std::uint64_t instance = 0;  // random: tells a second process with this rank from a second attempt
   std::string version;

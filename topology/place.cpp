@@ -23,17 +23,6 @@ std::string first_line(const std::filesystem::path& path) {
   return line;
 }
 
-CpuSet affinity() {
-  CpuSet cpus;
-  cpu_set_t* const set = CPU_ALLOC(std::size_t(kMaxCpu));
-  const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(kMaxCpu));
-  if (set && sched_getaffinity(0, bytes, set) == 0)
-    for (int cpu = 0; cpu < kMaxCpu; ++cpu)
-      if (CPU_ISSET_S(std::size_t(cpu), bytes, set)) cpus.insert(cpu, cpu);
-  if (set) CPU_FREE(set);
-  return cpus;
-}
-
 bool within(const CpuSet& cpus, const CpuSet& group) {
   return std::all_of(cpus.ranges().begin(), cpus.ranges().end(), [&group](const auto& r) {
     for (int cpu = r.first; cpu <= r.second; ++cpu)
@@ -74,7 +63,18 @@ Place place_of(const CpuSet& cpus, const std::string& root) {
   return {package_of(cpus, system / "cpu"), node_of(cpus, system / "node")};
 }
 
-Place place_of_this_thread() { return place_of(affinity()); }
+CpuSet cpus_of_this_thread() {
+  CpuSet cpus;
+  cpu_set_t* const set = CPU_ALLOC(std::size_t(kMaxCpu));
+  const std::size_t bytes = CPU_ALLOC_SIZE(std::size_t(kMaxCpu));
+  if (set && sched_getaffinity(0, bytes, set) == 0)
+    for (int cpu = 0; cpu < kMaxCpu; ++cpu)
+      if (CPU_ISSET_S(std::size_t(cpu), bytes, set)) cpus.insert(cpu, cpu);
+  if (set) CPU_FREE(set);
+  return cpus;
+}
+
+Place place_of_this_thread() { return place_of(cpus_of_this_thread()); }
 
 std::optional<Place> parse_place(const std::string& text) {
   const std::size_t slash = text.find('/');

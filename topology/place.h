@@ -16,6 +16,8 @@ struct Place {
 
 // Of these CPUs, by the files under `root`/sys/devices/system.
 Place place_of(const CpuSet& cpus, const std::string& root = "");
+// Those that the calling thread may run on; empty: the kernel does not tell.
+CpuSet cpus_of_this_thread();
 // Of the calling thread.
 Place place_of_this_thread();
 

@@ -553,6 +553,7 @@ TEST(RankInfoBytes, hold_what_was_put_in_and_survive_nonsense) {
   info.host = "host2";
   info.pid = 4711;
   info.cores = 64;
+  info.cpus = "0-31,64-95";
   info.instance = 12345678901234567890ull;
   info.version = "0.1.0";
   info.shared_hash = 7;
@@ -573,6 +574,7 @@ TEST(RankInfoBytes, hold_what_was_put_in_and_survive_nonsense) {
   }
   info.addresses.assign(100, std::string(500, 'x'));
   info.shared_text.assign(5000, 'x');
+  info.cpus.assign(500, 'x');
   info.host = info.version = info.unix_name = std::string(5000, 'x');
   ByteWriter most;
   encode(info, most);
