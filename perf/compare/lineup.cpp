@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <thread>
+
 namespace tutti::perf::compare {
 
 std::string torch_command(const std::string& folder, int ranks, const std::string& script) {
@@ -14,9 +16,11 @@ std::vector<Entrant> lineup(const std::string& folder, const Field& field) {
   const auto program = [&](const char* name) { return folder + "/" + name; };
   const auto built = [&](const char* name) { return access(program(name).c_str(), X_OK) == 0; };
   const bool tcp = field.transport == "tcp";
+  // Open MPI ties each rank to a core where there are enough.
+  const std::string run = fmt::format("{} run --no-prefix --bind {} -n {}", program("tutti"), unsigned(field.ranks) <= std::thread::hardware_concurrency() ? "core" : "none",
+                                      field.ranks);
   std::vector<Entrant> out;
-  out.push_back({kOurs, fmt::format("env TUTTI_TRANSPORT={} {} run --no-prefix -n {} {}", field.transport,
-                                    program("tutti"), field.ranks, program("compare_tutti"))});
+  out.push_back({kOurs, fmt::format("env TUTTI_TRANSPORT={} {} {}", field.transport, run, program("compare_tutti"))});
   if (built("compare_openmpi"))
     out.push_back({"openmpi", fmt::format("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                                           "mpirun.openmpi --oversubscribe -n {} --mca pml ob1 --mca btl self,{} {}",
@@ -28,8 +32,7 @@ std::vector<Entrant> lineup(const std::string& folder, const Field& field) {
                                         field.ranks, program("compare_mpich"))});
   if (built("compare_gloo"))
     out.push_back({"gloo", fmt::format("folder=$(mktemp -d); trap 'rm -r $folder' EXIT; env COMPARE_FOLDER=$folder "
-                                       "COMPARE_ADDRESS=127.0.0.1 {} run --no-prefix -n {} {}",
-                                       program("tutti"), field.ranks, program("compare_gloo"))});
+                                       "COMPARE_ADDRESS=127.0.0.1 {} {}", run, program("compare_gloo"))});
   if (field.ranks == 2 && field.collective == "all_reduce")
     out.push_back({kLimit, fmt::format("{} {}", program("compare_limit"), field.transport)});
   return out;
