@@ -9,6 +9,8 @@
 #include <kernels/lanes.h>
 #include <kernels/table.h>
 
+#include <type_traits>
+
 namespace tutti::kernels {
 namespace {
 
@@ -198,28 +200,55 @@ void subtree(std::byte (*buffers)[kStripBytes], const std::byte* const* inputs, 
   pass<Partial<Kind>, Partial<Kind>, kOp, 2>(buffers[0], from, count);
 }
 
-// out = in / divide_by. Quotients of 32 bits are exact in f64: they keep 2^-32 away from the next integer.
-template <class Kind>
-void divide(std::byte* out, const std::byte* in, std::size_t count, std::uint32_t divide_by) {
+// out = in / divide_by, of n inputs' sum. By a power of two as a product or a shift, which have the same bits and take less time.
+template <class Kind, class In, std::size_t n>
+void divided_pass(std::byte* out, const std::byte* const* inputs, std::size_t count, std::uint32_t divide_by) {
   using Value = typename Kind::Value;
+  using Acc = typename Kind::Acc;
+  const auto sum = [](const typename In::Acc* v) __attribute__((always_inline)) { return (Acc)tree<In, kSum, n>(v); };
+  const bool shifts = (divide_by & (divide_by - 1)) == 0;
   if constexpr (kIsFloat<Kind>) {
-    const typename Kind::Acc divisor = typename Kind::Acc{} + Value(divide_by);
-    sweep<Partial<Kind>, Kind, 1>(
-        out, &in,
-        count, [divisor](const typename Kind::Acc* v) __attribute__((always_inline)) { return v[0] / divisor; });
+    const Acc by = Acc{} + (shifts ? 1 / Value(divide_by) : Value(divide_by));
+    if (shifts) return sweep<In, Kind, n>(out, inputs, count, [=](const Acc* v) __attribute__((always_inline)) { return sum(v) * by; });
+    sweep<In, Kind, n>(out, inputs, count, [=](const Acc* v) __attribute__((always_inline)) { return sum(v) / by; });
+  } else if (shifts && (sizeof(Value) > 1 || divide_by < 128)) {
+    // Towards zero: what is negative is first raised by the divisor less one.
+    const Acc places = Acc{} + Value(__builtin_ctz(divide_by));
+    const Acc less_one = Acc{} + Value(divide_by - 1);
+    sweep<In, Kind, n>(out, inputs, count, [=](const typename In::Acc* v) __attribute__((always_inline)) {
+      const Acc whole = sum(v);
+      return (whole + ((Acc)(whole < Acc{}) & less_one)) >> places;
+    });
+  } else if constexpr (sizeof(Value) < 8) {
+    // Quotients of 8 bits are exact in f32, those of 32 bits in f64: they keep 2^-8 and 2^-32 away from the next integer.
+    using Real = std::conditional_t<sizeof(Value) == 1, float, double>;
+    using Reals = Vector<Real, Kind::kLanes>;
+    const Reals by = Reals{} + Real(divide_by);
+    sweep<In, Kind, n>(out, inputs, count, [=](const typename In::Acc* v) __attribute__((always_inline)) {
+      const Acc whole = sum(v);
+      return __builtin_convertvector(__builtin_convertvector(whole, Reals) / by, Acc);
+    });
   } else {
-    for (std::size_t i = 0; i < count; ++i) {
-      const Value value = load_as<Value>(in + i * sizeof(Value));
-      const Value quotient = sizeof(Value) < 8 ? Value(double(value) / double(divide_by)) : value / Value(divide_by);
-      store_as(out + i * sizeof(Value), quotient);
-    }
+    sweep<In, Kind, n>(out, inputs, count, [=](const typename In::Acc* v) __attribute__((always_inline)) { return sum(v) / (Acc{} + Value(divide_by)); });
   }
+}
+
+template <class Kind, class In, std::size_t kMost = kPassInputs<kSum>>
+TUTTI_INLINE void small_divided_pass(std::byte* out, const std::byte* const* inputs, std::size_t n, std::size_t count, std::uint32_t divide_by) {
+  if constexpr (kMost == 1)
+    return divided_pass<Kind, In, 1>(out, inputs, count, divide_by);
+  else if (n == kMost)
+    return divided_pass<Kind, In, kMost>(out, inputs, count, divide_by);
+  else
+    return small_divided_pass<Kind, In, kMost - 1>(out, inputs, n, count, divide_by);
 }
 
 // Calculating: the kind in which the tree is summed, which differs from Kind for signed sums only.
 template <class Kind, Combine kOp, class Calculating = Kind>
 void reduce(std::byte* out, const std::byte* const* inputs, std::size_t n, std::size_t count, std::uint32_t divide_by) {
   if (n <= kPassInputs<kOp> && divide_by == 1) return small_pass<Calculating, Calculating, kOp>(out, inputs, n, count);
+  if constexpr (kOp == kSum)
+    if (n <= kPassInputs<kOp>) return small_divided_pass<Kind, Calculating>(out, inputs, n, count, divide_by);
   constexpr std::size_t strip = kStripBytes / sizeof(typename Kind::Value);
   alignas(kVectorBytes) std::byte buffers[kDepth][kStripBytes];
   for (std::size_t begin = 0; begin < count; begin += strip) {
@@ -228,7 +257,7 @@ void reduce(std::byte* out, const std::byte* const* inputs, std::size_t n, std::
     subtree<Calculating, kOp>(buffers, inputs, n, begin, now);
     const std::byte* from = buffers[0];
     if (divide_by != 1)
-      divide<Kind>(to, from, now, divide_by);
+      divided_pass<Kind, Partial<Kind>, 1>(to, &from, now, divide_by);
     else
       pass<Partial<Calculating>, Calculating, kOp, 1>(to, &from, now);
   }

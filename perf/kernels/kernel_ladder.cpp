@@ -19,12 +19,25 @@ namespace tutti::kernels {
 namespace {
 
 constexpr DataType kTypes[] = {DataType::f32,    DataType::f64,    DataType::f16, DataType::bf16,
-                               DataType::f8e4m3, DataType::f8e5m2, DataType::i32, DataType::i8};
+                               DataType::f8e4m3, DataType::f8e5m2, DataType::i32, DataType::i8,
+                               DataType::u32,    DataType::u8,     DataType::i64, DataType::u64};
 
 std::vector<std::byte> random_bytes(std::size_t bytes, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<std::byte> result(bytes);
-  for (std::byte& b : result) b = std::byte(random() & 0x3f);  // no exponent that is large, no NaN
+  for (std::byte& b : result) b = std::byte(random());
+  return result;
+}
+
+// Floats between 1/2 and 2, so that no product is denormal, which takes a processor a hundred times as long.
+std::vector<std::byte> random_elements(DataType type, std::size_t bytes, unsigned seed) {
+  if (!is_floating(type)) return random_bytes(bytes, seed);
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> some(0.5, 2);
+  std::vector<std::byte> result(bytes);
+  std::vector<double> values(bytes / size_of(type));
+  for (double& value : values) value = some(random);
+  cast(type, result.data(), DataType::f64, reinterpret_cast<const std::byte*>(values.data()), values.size());
   return result;
 }
 
@@ -32,8 +45,8 @@ struct Buffers {
   std::vector<std::vector<std::byte>> storage;
   std::vector<const std::byte*> inputs;
   std::vector<std::byte> out;
-  Buffers(std::size_t n, std::size_t bytes) : out(bytes) {
-    for (std::size_t k = 0; k < n; ++k) storage.push_back(random_bytes(bytes, unsigned(k)));
+  Buffers(DataType type, std::size_t n, std::size_t bytes) : out(bytes) {
+    for (std::size_t k = 0; k < n; ++k) storage.push_back(random_elements(type, bytes, unsigned(k)));
     for (const auto& input : storage) inputs.push_back(input.data());
   }
 };
@@ -89,7 +102,7 @@ void naive(DataType type, std::byte* out, const std::vector<const std::byte*>& i
 }
 
 void run_naive(benchmark::State& state, DataType type, std::size_t n, std::size_t bytes) {
-  Buffers buffers(n, bytes);
+  Buffers buffers(type, n, bytes);
   for (auto _ : state) {
     naive(type, buffers.out.data(), buffers.inputs, bytes / size_of(type));
     benchmark::ClobberMemory();
@@ -99,7 +112,7 @@ void run_naive(benchmark::State& state, DataType type, std::size_t n, std::size_
 
 void run_reduce(benchmark::State& state, SimdLevel level, DataType type, ReduceOp op, std::size_t n,
                 std::size_t bytes) {
-  Buffers buffers(n, bytes);
+  Buffers buffers(type, n, bytes);
   set_simd_level(level);
   const std::size_t count = bytes / size_of(type);
   const Finish finish{op == ReduceOp::avg ? std::uint32_t(n) : 1};
@@ -116,8 +129,18 @@ void run_reduce(benchmark::State& state, SimdLevel level, DataType type, ReduceO
   count_bytes(state, (n + 1) * bytes);
 }
 
+void run_scale(benchmark::State& state, SimdLevel level, DataType type, std::size_t bytes) {
+  Buffers buffers(type, 1, bytes);
+  set_simd_level(level);
+  for (auto _ : state) {
+    scale(type, buffers.out.data(), buffers.inputs[0], bytes / size_of(type), 0.5);
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 2 * bytes);
+}
+
 void run_cast(benchmark::State& state, SimdLevel level, DataType to, DataType from, std::size_t count) {
-  Buffers buffers(1, count * size_of(from));
+  Buffers buffers(from, 1, count * size_of(from));
   buffers.out.resize(count * size_of(to));
   set_simd_level(level);
   for (auto _ : state) {
@@ -129,7 +152,7 @@ void run_cast(benchmark::State& state, SimdLevel level, DataType to, DataType fr
 
 template <class F>
 void run_copy(benchmark::State& state, std::size_t bytes, F function) {
-  Buffers buffers(1, bytes);
+  Buffers buffers(DataType::u8, 1, bytes);
   for (auto _ : state) {
     function(buffers.out.data(), buffers.inputs[0], bytes);
     benchmark::ClobberMemory();
@@ -159,9 +182,12 @@ void add_reductions(DataType type, std::size_t bytes) {
     for (const SimdLevel level : simd_levels())
       add(name(ReduceOp::sum, n, name_of(level)), run_reduce, level, type, ReduceOp::sum, n, bytes);
   }
-  for (const ReduceOp op : {ReduceOp::prod, ReduceOp::max, ReduceOp::avg})
+  for (const ReduceOp op : {ReduceOp::prod, ReduceOp::min, ReduceOp::max, ReduceOp::avg})
     for (const SimdLevel level : simd_levels())
       add(name(op, 2, name_of(level)), run_reduce, level, type, op, std::size_t(2), bytes);
+  // What premul_sum does to each input before the sum.
+  for (const SimdLevel level : simd_levels())
+    add(fmt::format("scale/{}/{}/{}", tutti::name_of(type), name_of(level), bytes), run_scale, level, type, bytes);
 }
 
 void add_copies_and_casts(std::size_t bytes) {

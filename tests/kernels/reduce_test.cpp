@@ -104,7 +104,7 @@ TEST_P(Reduce, IsTheTreeOfTheReference) {
 }
 
 TEST_P(Reduce, DividesByAnyNumber) {
-  for (const std::uint32_t divide_by : {2u, 3u, 7u, 1000u, 0x80000001u, 0xffffffffu})
+  for (const std::uint32_t divide_by : {2u, 3u, 7u, 64u, 128u, 256u, 1000u, 0x10000u, 0x80000000u, 0x80000001u, 0xffffffffu})
     for (const std::size_t n : {std::size_t(2), std::size_t(5)})
       check(Example(type(), op(), Fill::wild, n, 1000, divide_by), divide_by);
 }
