@@ -77,22 +77,27 @@ void block_forward(Backend<T>& backend, const ModelConfig& c, BatchShape s, cons
 
 template <class T>
 void mlp_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const Dropout& dropout, const BlockTensors<const T>& w,
-                  const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision) {
+                  const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision,
+                  const FinishedFrom<T>& finished) {
   const std::size_t rows = s.rows(), up = c.hidden * inputs_of(c.activation);
   const T* branch = into_branch(backend, s, c.width, dropout.at(kMlp), dx, t.branch);
   backend.linear_backward(rows, c.hidden, c.width, a.active.data(), w.down, branch, t.active.data(), d.down, d.down_bias, beta, precision);
+  finished(d.down);
   backend.activation_backward(c.activation, rows, c.hidden, a.up.data(), t.active.data(), t.up.data());
   backend.linear_backward(rows, c.width, up, a.norm2.data(), w.up, t.up.data(), t.width.data(), d.up, d.up_bias, beta, precision);
   backend.norm_backward(c.norm, rows, c.width, a.middle.data(), w.norm2, a.mean2.data(), a.scale2.data(), t.width.data(), dx, d.norm2,
                 d.norm2_bias, beta);
+  finished(d.norm2);
 }
 
 template <class T>
 void self_attention_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const Dropout& dropout, const BlockTensors<const T>& w,
-                             const T* x, const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision) {
+                             const T* x, const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision,
+                             const FinishedFrom<T>& finished) {
   const std::size_t rows = s.rows();
   const T* branch = into_branch(backend, s, c.width, dropout.at(kAttention), dx, t.branch);
   backend.linear_backward(rows, c.width, c.width, a.attention.data(), w.joint, branch, t.width.data(), d.joint, d.joint_bias, beta, precision);
+  finished(d.joint);
   backend.attention_backward(attention_shape(c, s, precision), dropout.at(kProbabilities), a.qkv.data(), a.attention.data(), a.log_sums.data(),
                      t.width.data(), t.qkv.data());
   if (c.position == PositionKind::rope) {
@@ -100,6 +105,7 @@ void self_attention_backward(Backend<T>& backend, const ModelConfig& c, BatchSha
   }
   backend.linear_backward(rows, c.width, c.qkv_width(), a.norm1.data(), w.qkv, t.qkv.data(), t.width.data(), d.qkv, d.qkv_bias, beta, precision);
   backend.norm_backward(c.norm, rows, c.width, x, w.norm1, a.mean1.data(), a.scale1.data(), t.width.data(), dx, d.norm1, d.norm1_bias, beta);
+  finished(d.norm1);
 }
 
 namespace {
@@ -144,9 +150,11 @@ void PackedActivations::restore(Backend<float>& backend, Precision precision, Bl
   template void block_forward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&, const T*,        \
                               BlockActivations<T>&, T*, Precision);                                                                               \
   template void mlp_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,                   \
-                             const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision);                     \
+                             const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision,                      \
+                             const FinishedFrom<T>&);                                                                                 \
   template void self_attention_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,        \
-                                        const T*, const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision);
+                                        const T*, const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision,  \
+                                        const FinishedFrom<T>&);
 TUTTI_FOR(float)
 TUTTI_FOR(double)
 #undef TUTTI_FOR

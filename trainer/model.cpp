@@ -95,12 +95,13 @@ void Model<T>::backward(WeightSource<T>& weights, GradientSink<T>& gradients, co
     } else if constexpr (std::is_same_v<T, float>) {
       if (packs()) packed_[layer].restore(backend_, precision_, kept(layer));
     }
-    mlp_backward(backend_, config_, shape_, dropout.at(layer), w, kept(layer), scratch_, d_stream_.data(), d, block_beta, precision_);
-    gradients.finished(layer + 1, std::size_t(d.norm2 - at.data));
-    self_attention_backward(backend_, config_, shape_, dropout.at(layer), w, streams_[layer].data(), kept(layer), scratch_, d_stream_.data(), d,
-                            block_beta, precision_);
-    weights.release(layer + 1);
-    gradients.finished(layer + 1, 0);
+    const auto finished = [&](const T* from) {
+      if (from == at.data) weights.release(layer + 1);
+      gradients.finished(layer + 1, std::size_t(from - at.data));
+    };
+    mlp_backward<T>(backend_, config_, shape_, dropout.at(layer), w, kept(layer), scratch_, d_stream_.data(), d, block_beta, precision_, finished);
+    self_attention_backward<T>(backend_, config_, shape_, dropout.at(layer), w, streams_[layer].data(), kept(layer), scratch_, d_stream_.data(), d,
+                               block_beta, precision_, finished);
   }
   backend_.drop(dropout.at(kEmbedding), shape_.samples, shape_.context * width, d_stream_.data());
   if (apart) gradients.looked_up(tokens, d_stream_.data());

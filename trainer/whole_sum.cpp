@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace tutti::trainer {
+namespace {
+
+// What is still to be sent when backward ends is waited for: the block that it ends with goes in smaller parts.
+constexpr std::size_t kLastBlockDivisor = 8;
+
+}  // namespace
 
 WholeSum::WholeSum(const Layout& layout, const Shares& shares, Wire& wire, Backend<float>& backend, EmbeddingRows rows, std::size_t bucket_bytes,
                    bool narrow)
@@ -29,7 +35,8 @@ void WholeSum::finished(std::size_t unit, std::size_t from) {
   if (unit == 0) fresh_ = false;
   const std::size_t first = layout_.units()[unit].offset + from, last_of_all = apart_ ? layout_.units()[0].count : 0;
   if (!last_ || first < last_of_all) return;
-  if ((sent_ - first) * sizeof(float) < bucket_bytes_ && first > last_of_all) return;
+  const std::size_t enough = unit > 1 ? bucket_bytes_ : bucket_bytes_ / kLastBlockDivisor;
+  if ((sent_ - first) * sizeof(float) < enough && first > last_of_all) return;
   exchange(first, sent_);
   sent_ = first;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What of the exchange of gradients a slow link leaves exposed: two ranks of one thread in two network namespaces, joined by a veth pair that
 # is held to a rate, train 6 layers of width 384 (vocabulary 8192, 128 tokens, 4 samples a rank). Beside backward the exchange is free, so of
-# it only what is longer than backward should be waited for.
+# it only what is longer than backward should be waited for. Each host has a core of its own, for its rank and what drives its exchange; with ANY_CORE=1
+# both share all of this machine's, and the scheduler moves ranks into each other's way.
 #   perf/trainer/slow_link.sh [RATE [STEPS [FLAGS OF train...]]]      default: 1gbit 20; BUILD names another build folder than build
 # Prints medians over steps and ranks; fails where exposed > (communication - backward) + 10 % of the communication. Wants root and iproute2.
 # Nothing stays behind: names and interfaces end with this process.
@@ -29,7 +30,9 @@ export TUTTI_JOB_KEY=of-this-measurement
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 on_host() {
-  ip netns exec host"$1" "$build/bin/tutti" run --no-prefix --nnodes 2 --node-rank "$1" -n 1 --master-addr 10.99.0.1 --master-port 29520 \
+  local own=(taskset -c "$(($1 % $(nproc)))")
+  [[ ${ANY_CORE:-} ]] && own=()
+  ip netns exec host"$1" "${own[@]}" "$build/bin/tutti" run --no-prefix --nnodes 2 --node-rank "$1" -n 1 --master-addr 10.99.0.1 --master-port 29520 \
     "$build/bin/train" --layers 6 --heads 6 --width 384 --vocabulary 8192 --context 128 --batch 4 --micro-batches 2 --threads 1 \
     --steps $((steps + 2)) --checkpoint-every 0 --light-every 0 --run "$run/log" "${@:2}" >"$run/$1.log" 2>&1
 }

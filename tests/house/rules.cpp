@@ -30,6 +30,7 @@ const std::map<std::string, std::vector<std::string>> kMayInclude = {
     {"perf/recorder/", {"perf/", "algorithms/", "comm/", "core/", "record/", "transport/"}},
     {"perf/regret/", {"perf/", "algorithms/", "comm/"}},
     {"perf/strangers/", {"perf/"}},
+    {"perf/trainer/", {"perf/", "trainer/"}},
     {"perf/transport/", {"perf/", "core/", "transport/"}},
     {"python/", {}},
     {"tools/", {"core/", "kernels/", "topology/", "transport/", "algorithms/", "record/", "comm/"}},

@@ -320,6 +320,30 @@ TEST(Gpt2TokensTest, WithTheFilesOfGpt2) {
   if (python_has_regex()) expect_as_in_python(*bpe, from + "/vocab.bpe", from + "/encoder.json", 600);
 }
 
+// tiktoken's own file for GPT-2, and what tiktoken itself makes of texts.
+TEST(Gpt2TokensTest, WithTheFileOfTiktoken) {
+  std::string why;
+  const std::string modules = folder_with_npm("tiktoken", why);
+  if (!why.empty()) GTEST_SKIP() << why;
+  const Folder folder;
+  const std::string file = folder / "r50k_base.tiktoken";
+  const Outcome outcome = shell(fmt::format("node {}/tests/trainer/tiktoken_tokens.cjs {} {} 1 400", TUTTI_SOURCE_DIR, modules, file));
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const auto bpe = Bpe::open(file);
+  ASSERT_TRUE(bpe.ok()) << bpe.status().to_string();
+  EXPECT_EQ(bpe->vocabulary(), 50256u);      // the special one does not stand in the file
+  EXPECT_EQ(bpe->encode("Hello, world!"), (std::vector<Token>{15496, 11, 995, 0}));
+  std::istringstream lines(outcome.text);
+  int seen = 0;
+  for (std::string line; std::getline(lines, line); ++seen) {
+    const auto wanted = nlohmann::json::parse(line);
+    const std::string text = wanted["text"];
+    ASSERT_EQ(bpe->encode(text), wanted["tokens"].get<std::vector<Token>>()) << line;
+    ASSERT_EQ(bpe->decode(bpe->encode(text)), text);
+  }
+  EXPECT_EQ(seen, 400);
+}
+
 TEST(TokenizerCommand, LearnsTokenizesTrainsAndSpeaks) {
   const Folder folder;
   write_file(folder / "text", generated_text(1 << 16));
