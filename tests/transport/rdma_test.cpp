@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -259,8 +260,11 @@ TEST(RdmaRegistrations, WhatIsRefusedIsCopied) {
   ASSERT_TRUE(two.finish());
   EXPECT_EQ(two.counters(0).copied_out, 0u);
   two.pair->fabric().memory_limit = two.pair->fabric().registered_bytes();
+  testing::internal::CaptureStderr();
   for (std::uint32_t k = 2; k <= 40; ++k) two.send(k, 100000 + k);
   ASSERT_TRUE(two.finish());
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;      // once on either side
   EXPECT_EQ(two.counters(0).copied_out, 39u * 100000 + 39 * 42 / 2);
   EXPECT_EQ(two.counters(0).registrations + two.counters(1).registrations, 2u);
   two.pair->fabric().memory_limit = ~std::size_t(0);
