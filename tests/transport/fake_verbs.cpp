@@ -289,9 +289,10 @@ void FakeFabric::add_rail(int host, int rail) {
 const Verbs& FakeFabric::verbs(int host) {
   host_ = host;
   using C = FakeCalls;
-  static const Verbs table{C::get_device_list, C::free_device_list, C::get_device_name, C::open_device, C::close_device, C::query_device, C::query_port, C::query_gid_ex,
+  static Verbs table{C::get_device_list, C::free_device_list, C::get_device_name, C::open_device, C::close_device, C::query_device, C::query_port, C::query_gid_ex,
                            C::alloc_pd, C::dealloc_pd, C::reg_mr, C::dereg_mr, C::create_comp_channel, C::destroy_comp_channel, C::create_cq, C::resize_cq,
                            C::destroy_cq, C::get_cq_event, C::ack_cq_events, C::create_qp, C::modify_qp, C::destroy_qp, C::reg_mr_iova2, C::reg_dmabuf_mr};
+  table.sysfs = sysfs;
   return table;
 }
 

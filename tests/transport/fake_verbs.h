@@ -50,6 +50,7 @@ class FakeFabric {
   bool takes_foreign = false;
   bool damages_foreign = false;                                // what is written there
   static inline std::uint32_t default_vendor = 0x2c9;
+  static inline std::string sysfs = "/sys";                    // of which verbs() tells
   int retries() const { return retries_; }                     // as the last queue pair was told
   int dmabuf_error = 0;                                        // instead of a registration
   std::uint64_t relaxed() const { return relaxed_; }           // registrations with relaxed ordering

@@ -5,6 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
 #include "rdma_pair.h"
 #include "transport/ranges.h"
 
@@ -12,7 +16,9 @@ namespace tutti::tests {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using transport::MessageKey;
 using transport::conformance::End;
 using transport::rdma::QueuePair;
@@ -125,6 +131,63 @@ TEST(RdmaCounts, RailsShareTheWork) {
   ASSERT_TRUE(two.finish());
 }
 
+// Each queue pair that takes a broken one's place; a socket that does is another count.
+TEST(RdmaCounts, QueuePairsInPlaceOfBrokenOnes) {
+  Two two({.queues = 2, .resumable = true, .socket_after = Nanoseconds(0)}, 2);
+  FakeRdmaPair& pair = *two.pair;
+  const auto breaks_and_finishes = [&](std::uint32_t operation) {
+    two.send(operation, 5000000);
+    pair.fabric().fail_after(3, IBV_WC_RETRY_EXC_ERR);
+    for (int i = 0; i < 1000 && !pair.rdma(0).broken(7); ++i) two.step();
+    return pair.rdma(0).broken(7) && pair.join(true) && two.finish();
+  };
+  const auto expect_counts = [&](std::uint64_t breaks, std::uint64_t rebuilt, std::uint64_t over_sockets) {
+    for (const int side : {0, 1}) {
+      EXPECT_EQ(two.counters(side).breaks, breaks);
+      EXPECT_EQ(two.counters(side).rebuilt, rebuilt);
+      EXPECT_EQ(two.counters(side).over_sockets, over_sockets);
+    }
+  };
+  expect_counts(0, 0, 0);
+  ASSERT_TRUE(breaks_and_finishes(1)) << pair.why_not().text();
+  expect_counts(1, 4, 0);
+  pair.fabric().set_port(1, false);
+  ASSERT_TRUE(breaks_and_finishes(2)) << pair.why_not().text();
+  expect_counts(2, 6, 0);
+  pair.fabric().set_port(0, false);
+  ASSERT_TRUE(breaks_and_finishes(3)) << pair.why_not().text();
+  expect_counts(3, 6, 1);
+}
+
+// Errors that devices mend by themselves, as the kernel has them at that moment: of each port that is used, under the kernel's names.
+TEST(RdmaCounts, PortErrorsAreTheKernels) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(testing::TempDir()) / ("tutti-sysfs-" + std::to_string(::getpid()));
+  const auto write = [&](const std::string& device, const char* name, const std::string& text) {
+    const fs::path folder = root / "class/infiniband" / device / "ports/1/hw_counters";
+    fs::create_directories(folder);
+    std::ofstream(folder / name) << text;
+  };
+  write("fake0", "packet_seq_err", "7\n");
+  write("fake0", "lifespan", "10\n");                       // is none
+  write("fake0", "out_of_buffer", "");                       // cannot be read
+  write("fake1", "local_ack_timeout_err", "18446744073709551615\n");
+  write("fake2", "packet_seq_err", "3\n");                  // of a device that is not used
+  FakeFabric::sysfs = root.string();
+  Two two({}, 2);
+  FakeFabric::sysfs = "/sys";
+  const auto errors = [&] {
+    std::vector<std::string> out;
+    for (const auto& error : two.pair->rdma(0).port_errors()) out.push_back(error.device + ":" + std::to_string(error.port) + " " + error.name + " " + std::to_string(error.count));
+    return out;
+  };
+  EXPECT_THAT(errors(), ElementsAre("fake0:1 packet_seq_err 7", "fake1:1 local_ack_timeout_err 18446744073709551615"));
+  write("fake0", "packet_seq_err", "9\n");
+  EXPECT_THAT(errors(), ElementsAre("fake0:1 packet_seq_err 9", "fake1:1 local_ack_timeout_err 18446744073709551615"));
+  fs::remove_all(root);
+  EXPECT_THAT(errors(), IsEmpty());
+}
+
 // Small messages of one side, looked at past poll(), while others go both ways and queue pairs fail: each is there once, and takes nothing
 // with it that poll() is to find.
 void glances(bool breaks, std::uint64_t seed) {
@@ -188,6 +251,26 @@ TEST(RdmaRegistrations, AreDroppedWithTheirMemory) {
   EXPECT_GE(two.counters(1).registrations, 300u);
   // What was received is gone; what was sent stays in its vectors, as far as the cache is wide.
   EXPECT_LT(two.pair->fabric().registered_bytes() - before, 130u * 20400);
+}
+
+// The device takes no more in mid-job: bytes are copied from there on, in messages under way as in later ones.
+TEST(RdmaRegistrations, WhatIsRefusedIsCopied) {
+  Two two({}, 1, true);
+  two.send(1, 1000000);
+  ASSERT_TRUE(two.finish());
+  EXPECT_EQ(two.counters(0).copied_out, 0u);
+  two.pair->fabric().memory_limit = two.pair->fabric().registered_bytes();
+  testing::internal::CaptureStderr();
+  for (std::uint32_t k = 2; k <= 40; ++k) two.send(k, 100000 + k);
+  ASSERT_TRUE(two.finish());
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;      // once on either side
+  EXPECT_EQ(two.counters(0).copied_out, 39u * 100000 + 39 * 42 / 2);
+  EXPECT_EQ(two.counters(0).registrations + two.counters(1).registrations, 2u);
+  two.pair->fabric().memory_limit = ~std::size_t(0);
+  two.send(41, 100000);
+  ASSERT_TRUE(two.finish());
+  EXPECT_EQ(two.counters(0).registrations + two.counters(1).registrations, 4u);
 }
 
 TEST(RdmaFailures, EachBadCompletionIsToldWithWhoAndWhat) {

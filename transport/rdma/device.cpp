@@ -136,7 +136,7 @@ bool Device::read(std::uint8_t number) {
   port_.gbps = gbps_of(port.active_speed, port.active_width);
   port_.lid = port.lid;
   port_.mtu = port.active_mtu;
-  std::ifstream node("/sys/class/infiniband/" + port_.device + "/device/numa_node");
+  std::ifstream node(verbs_.sysfs + "/class/infiniband/" + port_.device + "/device/numa_node");
   if (!(node >> port_.numa)) port_.numa = -1;
   read_gids(number, port.gid_tbl_len);
   return true;
@@ -148,7 +148,7 @@ bool Device::active() const {
 }
 
 void Device::read_errors(std::vector<PortError>& into) const {
-  const std::string folder = fmt::format("/sys/class/infiniband/{}/ports/{}/hw_counters/", port_.device, port_.number);
+  const std::string folder = fmt::format("{}/class/infiniband/{}/ports/{}/hw_counters/", verbs_.sysfs, port_.device, port_.number);
   for (const char* name : kErrors)
     if (PortError error{port_.device, name, port_.number}; std::ifstream(folder + name) >> error.count) into.push_back(error);
 }

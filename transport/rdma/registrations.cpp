@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/log.h"
 #include "transport/ranges.h"
 
@@ -25,9 +27,16 @@ std::shared_ptr<const Registration> Registrations::find(const std::byte* data, s
     entry.registration = std::move(*made);
     ++counters_.registrations;
   } else {
-    log::write_once(log::Level::warning, range->of_gpu ? fmt::format("memory of a GPU cannot be registered for RDMA, and is staged: {}", made.status().text()) : fmt::format("RDMA copies what it sends from and receives into memory that cannot be registered: {}", made.status().text()));
+    say_refused(range->of_gpu, made.status());
   }
   return (entries_[range->token] = std::move(entry)).registration;
+}
+
+// Once: a job may have thousands of such ranges, and the reason names the size of each.
+void Registrations::say_refused(bool of_gpu, const Status& why) {
+  if (std::exchange(refused_[of_gpu], true)) return;
+  log::write(log::Level::warning, of_gpu ? fmt::format("memory of a GPU cannot be registered for RDMA, and is staged: {}", why.text())
+                                         : fmt::format("RDMA copies what it sends from and receives into memory that cannot be registered: {}", why.text()));
 }
 
 void Registrations::purge() {

@@ -28,12 +28,14 @@ class Registrations {
     std::uint64_t used = 0;
   };
   void make_room();
+  void say_refused(bool of_gpu, const Status& why);
   const GpuDirect* gpu_ = nullptr;
 
   const Devices& devices_;
   RdmaCounters& counters_;
   std::unordered_map<std::uint64_t, Entry> entries_;        // by the range's token
   std::uint64_t uses_ = 0, seen_dropped_ = 0;
+  bool refused_[2] = {};              // and said so: of the host's memory, of a GPU's
 };
 
 }  // namespace tutti::transport::rdma

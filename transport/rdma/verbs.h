@@ -5,6 +5,8 @@
 #include <infiniband/verbs.h>
 #include <tutti/status.h>
 
+#include <string>
+
 namespace tutti::transport::rdma {
 
 struct Verbs {
@@ -33,6 +35,7 @@ struct Verbs {
   // Null in older ones: registering with options that a device may leave out, and memory of other devices.
   decltype(&::ibv_reg_mr_iova2) reg_mr_iova2 = nullptr;
   decltype(&::ibv_reg_dmabuf_mr) reg_dmabuf_mr = nullptr;
+  std::string sysfs = "/sys";                               // where the kernel tells more of the devices
 };
 
 // The machine's own. unsupported: there is no libibverbs, or one without what is needed; says what to install.
