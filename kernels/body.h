@@ -223,10 +223,9 @@ void divided_pass(std::byte* out, const std::byte* const* inputs, std::size_t co
     // Quotients of 8 bits are exact in f32, those of 32 bits in f64: they keep 2^-8 and 2^-32 away from the next integer.
     using Real = std::conditional_t<sizeof(Value) == 1, float, double>;
     using Reals = Vector<Real, Kind::kLanes>;
-    const Reals by = Reals{} + Real(divide_by);
     sweep<In, Kind, n>(out, inputs, count, [=](const typename In::Acc* v) __attribute__((always_inline)) {
       const Acc whole = sum(v);
-      return __builtin_convertvector(__builtin_convertvector(whole, Reals) / by, Acc);
+      return __builtin_convertvector(__builtin_convertvector(whole, Reals) / (Reals{} + Real(divide_by)), Acc);
     });
   } else {
     sweep<In, Kind, n>(out, inputs, count, [=](const typename In::Acc* v) __attribute__((always_inline)) { return sum(v) / (Acc{} + Value(divide_by)); });
