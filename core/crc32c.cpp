@@ -3,11 +3,11 @@
 // cycles and one can start each cycle, hence three streams; their CRCs are joined by moving one over the length of the
 // next (multiplication by x^(8 * length) modulo the polynomial, by table).
 //
-// Folding (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009) adds to
-// bytes further on what those before them leave there: 16 bytes times x^distance modulo the polynomial, which takes two
-// multiplications. On Zen 3 that is 8 bytes a cycle, as many as the instruction does, but another unit of the core does
-// it: one half of each block is folded while the other goes through the instruction, in four streams (one more than
-// must be, so that a late one holds up nothing). No other CRC lives here.
+// Folding (Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009) adds
+// to bytes further on what those before them leave there: 16 bytes times x^distance modulo the polynomial, which takes
+// two multiplications. On Zen 3 that is 8 bytes a cycle, as many as the instruction does, but another unit of the core
+// does it: one half of each block is folded while the other goes through the instruction, in four streams (one more
+// than must be, so that a late one holds up nothing). No other CRC lives here.
 #include <core/crc32c.h>
 
 #include <array>
@@ -147,9 +147,9 @@ bool has_folding() {
          __builtin_cpu_supports("vpclmulqdq");
 }
 
-// What a word is multiplied by to move it over kBits. 33 of them come by themselves: the factor's 32 bits lie in the low
-// half of their word, which in a reflected word stands for powers 32 higher, and the product of two words has 127 bits,
-// which begin at the lowest of 128: the next higher power.
+// What a word is multiplied by to move it over kBits. 33 of them come by themselves: the factor's 32 bits lie in the
+// low half of their word, which in a reflected word stands for powers 32 higher, and the product of two words has 127
+// bits, which begin at the lowest of 128: the next higher power.
 template <std::uint64_t kBits>
 inline constexpr std::uint32_t kFactor = power(kBits - 33);
 
@@ -168,8 +168,8 @@ TUTTI_FOLD_TARGET inline __m256i moved(__m256i from, __m256i factors) {
                           _mm256_clmulepi64_epi128(from, factors, 0x11));
 }
 
-// A register moved over kBytes, but for the division that the instruction does: it raises by 32 powers, as the half word
-// does above.
+// A register moved over kBytes, but for the division that the instruction does: it raises by 32 powers, as the half
+// word does above.
 template <std::size_t kBytes>
 TUTTI_FOLD_TARGET inline std::uint64_t undivided(std::uint64_t crc) {
   return std::uint64_t(_mm_cvtsi128_si64(_mm_clmulepi64_si128(
