@@ -205,8 +205,8 @@ void add_copies_and_casts(std::size_t bytes) {
 }
 
 void add_crc(std::size_t bytes) {
-  add(fmt::format("crc32c/tables/{}", bytes), run_crc<decltype(&crc32c)>, bytes, &crc32c_by_tables);
-  add(fmt::format("crc32c/best/{}", bytes), run_crc<decltype(&crc32c)>, bytes, &crc32c);
+  for (const CrcWay& way : crc32c_ways())
+    add(fmt::format("crc32c/{}/{}", way.name, bytes), run_crc<decltype(way.function)>, bytes, way.function);
 }
 
 }  // namespace

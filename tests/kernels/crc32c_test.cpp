@@ -1,8 +1,9 @@
-// crc32c against RFC 3720's vectors and a division done bit by bit; the instruction and the tables against each other.
+// crc32c against RFC 3720's vectors and a division done bit by bit; every way that this processor has against tables.
 #include <core/crc32c.h>
 #include <gtest/gtest.h>
 
 #include <random>
+#include <string>
 #include <vector>
 
 namespace tutti {
@@ -15,7 +16,8 @@ TEST(Crc32c, Rfc3720) {
   const unsigned char read_command[48] = {0x01, 0xc0, 0, 0, 0, 0, 0,    0, 0,    0, 0, 0,    0, 0, 0, 0,
                                           0x14, 0,    0, 0, 0, 0, 0x04, 0, 0,    0, 0, 0x14, 0, 0, 0, 0x18,
                                           0x28, 0,    0, 0, 0, 0, 0,    0, 0x02, 0, 0, 0,    0, 0, 0, 0};
-  for (const auto function : {&crc32c, &crc32c_by_tables}) {
+  for (const auto& [name, function] : crc32c_ways()) {
+    SCOPED_TRACE(name);
     EXPECT_EQ(function(zeros.data(), 32, 0), 0x8a9136aau);
     EXPECT_EQ(function(ones.data(), 32, 0), 0x62a8ab43u);
     EXPECT_EQ(function(up.data(), 32, 0), 0x46dd794eu);
@@ -45,18 +47,47 @@ TEST(Crc32c, AnyLengthAlignmentAndContinuation) {
   for (auto& byte : data) byte = static_cast<unsigned char>(random());
   std::vector<std::size_t> lengths;
   for (std::size_t n = 0; n < 300; ++n) lengths.push_back(n);
-  for (const std::size_t n : {767, 768, 769, 1535, 1536, 2311, 12287, 12288, 12289, 13057, 24576, 50003})
+  for (const std::size_t n : {767, 768, 769, 1023, 1024, 1025, 1535, 1536, 2311, 8191, 8192, 8193, 12287, 12288, 12289,
+                              13057, 24576, 50003})
     lengths.push_back(n);
   for (const std::size_t length : lengths) {
     const std::size_t from = random() % 64;
     const std::uint32_t expected = divided(data, from, length);
     ASSERT_EQ(crc32c(data.data() + from, length), expected) << length;
-    ASSERT_EQ(crc32c_by_tables(data.data() + from, length), expected) << length;
+    for (const auto& [name, function] : crc32c_ways())
+      ASSERT_EQ(function(data.data() + from, length, 0), expected) << name << ' ' << length;
     const std::size_t cut = length == 0 ? 0 : random() % length;
     ASSERT_EQ(crc32c(data.data() + from + cut, length - cut, crc32c(data.data() + from, cut)), expected)
         << length << " at " << cut;
   }
 }
+
+TEST(Crc32c, EveryWayIsTheTables) {
+  std::mt19937_64 random(4);
+  std::vector<unsigned char> data(20100);
+  for (auto& byte : data) byte = static_cast<unsigned char>(random());
+  const auto tables = crc32c_ways().front();
+  for (std::size_t length = 0; length <= 20000; length += length < 2200 ? 1 : 2 + random() % 16) {
+    const std::size_t from = random() % 64;
+    const auto before = static_cast<std::uint32_t>(random());
+    const std::uint32_t expected = tables.function(data.data() + from, length, before);
+    for (const auto& [name, function] : crc32c_ways().subspan(1))
+      ASSERT_EQ(function(data.data() + from, length, before), expected)
+          << name << ", " << length << " bytes from " << from << " on, continuing from " << before;
+  }
+}
+
+#if defined(__x86_64__)
+TEST(Crc32c, UsesWhatTheProcessorHas) {
+  __builtin_cpu_init();
+  std::vector<std::string> names, expected{"tables"};
+  for (const CrcWay& way : crc32c_ways()) names.emplace_back(way.name);
+  if (__builtin_cpu_supports("sse4.2")) expected.emplace_back("instruction");
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("vpclmulqdq"))
+    expected.emplace_back("folding");
+  EXPECT_EQ(names, expected);
+}
+#endif
 
 TEST(Crc32c, SeesEveryFlippedBit) {
   std::vector<unsigned char> data(1000, 0x5a);
