@@ -77,8 +77,8 @@ void block_forward(Backend<T>& backend, const ModelConfig& c, BatchShape s, cons
 
 template <class T>
 void mlp_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const Dropout& dropout, const BlockTensors<const T>& w,
-                  const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision,
-                  const FinishedFrom<T>& finished) {
+                  const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta,
+                  Precision precision, const FinishedFrom<T>& finished) {
   const std::size_t rows = s.rows(), up = c.hidden * inputs_of(c.activation);
   const T* branch = into_branch(backend, s, c.width, dropout.at(kMlp), dx, t.branch);
   backend.linear_backward(rows, c.hidden, c.width, a.active.data(), w.down, branch, t.active.data(), d.down, d.down_bias, beta, precision);
@@ -92,8 +92,8 @@ void mlp_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const
 
 template <class T>
 void self_attention_backward(Backend<T>& backend, const ModelConfig& c, BatchShape s, const Dropout& dropout, const BlockTensors<const T>& w,
-                             const T* x, const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d, T beta, Precision precision,
-                             const FinishedFrom<T>& finished) {
+                             const T* x, const BlockActivations<T>& a, BlockScratch<T>& t, T* dx, const BlockTensors<T>& d,
+                             T beta, Precision precision, const FinishedFrom<T>& finished) {
   const std::size_t rows = s.rows();
   const T* branch = into_branch(backend, s, c.width, dropout.at(kAttention), dx, t.branch);
   backend.linear_backward(rows, c.width, c.width, a.attention.data(), w.joint, branch, t.width.data(), d.joint, d.joint_bias, beta, precision);
@@ -144,17 +144,17 @@ void PackedActivations::restore(Backend<float>& backend, Precision precision, Bl
   each_other(a, [&](Array<float>& part) { backend.copy(part.data(), rest, part.bytes()), rest += part.size(); });
 }
 
-#define TUTTI_FOR(T)                                                                                                                   \
-  template struct BlockActivations<T>;                                                                                                 \
-  template struct BlockScratch<T>;                                                                                                     \
-  template void block_forward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&, const T*,        \
-                              BlockActivations<T>&, T*, Precision);                                                                               \
-  template void mlp_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,                   \
-                             const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision,                      \
-                             const FinishedFrom<T>&);                                                                                 \
-  template void self_attention_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,        \
-                                        const T*, const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision,  \
-                                        const FinishedFrom<T>&);
+#define TUTTI_FOR(T)                                                                                                   \
+  template struct BlockActivations<T>;                                                                                 \
+  template struct BlockScratch<T>;                                                                                     \
+  template void block_forward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,\
+                              const T*, BlockActivations<T>&, T*, Precision);                                          \
+  template void mlp_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&, const BlockTensors<const T>&,\
+                             const BlockActivations<T>&, BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision,   \
+                             const FinishedFrom<T>&);                                                                  \
+  template void self_attention_backward(Backend<T>&, const ModelConfig&, BatchShape, const Dropout&,                   \
+                                        const BlockTensors<const T>&, const T*, const BlockActivations<T>&,            \
+                                        BlockScratch<T>&, T*, const BlockTensors<T>&, T, Precision, const FinishedFrom<T>&);
 TUTTI_FOR(float)
 TUTTI_FOR(double)
 #undef TUTTI_FOR

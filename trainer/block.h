@@ -53,12 +53,12 @@ void block_forward(Backend<T>& backend, const ModelConfig& config, BatchShape sh
 template <class T>
 using FinishedFrom = std::function<void(const T* from)>;
 
-// Its two halves, the MLP's first: dx comes as the gradient for the output and becomes that for the input. `finished` hears of each product's
-// weights as soon as they are there: the first half ends with norm2 and all tensors behind it, the second with all of the block.
+// Its two halves, the MLP's first: dx comes as the gradient for the output and becomes that for the input. `finished` hears of each
+// product's weights as soon as they are there: the first half ends with norm2 and all behind it, the second with all of the block.
 template <class T>
 void mlp_backward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout, const BlockTensors<const T>& w,
-                  const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta, Precision precision,
-                  const FinishedFrom<T>& finished);
+                  const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx, const BlockTensors<T>& d, T beta,
+                  Precision precision, const FinishedFrom<T>& finished);
 template <class T>
 void self_attention_backward(Backend<T>& backend, const ModelConfig& config, BatchShape shape, const Dropout& dropout,
                              const BlockTensors<const T>& w, const T* x, const BlockActivations<T>& a, BlockScratch<T>& scratch, T* dx,

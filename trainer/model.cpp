@@ -99,9 +99,10 @@ void Model<T>::backward(WeightSource<T>& weights, GradientSink<T>& gradients, co
       if (from == at.data) weights.release(layer + 1);
       gradients.finished(layer + 1, std::size_t(from - at.data));
     };
-    mlp_backward<T>(backend_, config_, shape_, dropout.at(layer), w, kept(layer), scratch_, d_stream_.data(), d, block_beta, precision_, finished);
-    self_attention_backward<T>(backend_, config_, shape_, dropout.at(layer), w, streams_[layer].data(), kept(layer), scratch_, d_stream_.data(), d,
-                               block_beta, precision_, finished);
+    mlp_backward<T>(backend_, config_, shape_, dropout.at(layer), w, kept(layer), scratch_, d_stream_.data(), d, block_beta,
+                    precision_, finished);
+    self_attention_backward<T>(backend_, config_, shape_, dropout.at(layer), w, streams_[layer].data(), kept(layer), scratch_,
+                               d_stream_.data(), d, block_beta, precision_, finished);
   }
   backend_.drop(dropout.at(kEmbedding), shape_.samples, shape_.context * width, d_stream_.data());
   if (apart) gradients.looked_up(tokens, d_stream_.data());

@@ -1,7 +1,8 @@
-// The floor under a training step: the matrix products of its linear layers and its head, forward and backward, with the trainer's cuts, on arrays
-// of their own, and nothing else. A step cannot be faster; what it takes beyond them is all else that it does. Attention's own products are
-// left out: they lie between the rows of a softmax, and are below 1 % at short contexts.
-//   products_perf --preset gpt2-124m --context 64 --batch 4 --threads 2 --rounds 5      a line "SECONDS GFLOPS" for each round
+// The floor under a training step: the matrix products of its linear layers and its head, forward and backward, with the
+// trainer's cuts, on arrays of their own, and nothing else. What a step takes beyond them is all else that it does. Attention's
+// own products are left out: they lie between the rows of a softmax, and are below 1 % at short contexts.
+//   products_perf --preset gpt2-124m --context 64 --batch 4 --threads 2 --rounds 5
+// prints a line "SECONDS GFLOPS" for each round.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -23,8 +24,8 @@ using namespace tutti::trainer;
 // One linear layer: y = x w, and for its backward pass d_w = x^T dy, dx = dy w^T.
 struct Linear {
   Linear(Device& device, std::size_t rows_of_batch, std::size_t ins, std::size_t outs)
-      : rows(rows_of_batch), inputs(ins), outputs(outs), x(device, rows * inputs), y(device, rows * outputs), w(device, inputs * outputs),
-        d_w(device, inputs * outputs) {
+      : rows(rows_of_batch), inputs(ins), outputs(outs), x(device, rows * inputs), y(device, rows * outputs),
+        w(device, inputs * outputs), d_w(device, inputs * outputs) {
     for (Array<float>* part : {&x, &y, &w}) {
       for (std::size_t i = 0; i < part->size(); ++i) part->data()[i] = float(uniform(part->size(), i)) - 0.5f;
     }
@@ -34,21 +35,30 @@ struct Linear {
   Array<float> x, y, w, d_w;
 };
 
+// c[m][n] = a b + beta c.
+void multiply(Backend<float>& backend, std::size_t m, std::size_t n, std::size_t k, Matrix<float> a, Matrix<float> b, float beta,
+              float* c) {
+  backend.product(m, n, k, 1, a, b, beta, c, n, Precision::f32);
+}
+
 void forward(Backend<float>& backend, Linear& l) {
-  backend.product(l.rows, l.outputs, l.inputs, 1, {l.x.data(), l.inputs}, {l.w.data(), l.outputs}, 1, l.y.data(), l.outputs, Precision::f32);
+  multiply(backend, l.rows, l.outputs, l.inputs, {l.x.data(), l.inputs}, {l.w.data(), l.outputs}, 1, l.y.data());
 }
 void backward(Backend<float>& backend, Linear& l, float* d_x) {
-  backend.product(l.inputs, l.outputs, l.rows, 1, {l.x.data(), l.inputs, Form::transposed}, {l.y.data(), l.outputs}, 0, l.d_w.data(), l.outputs, Precision::f32);
-  backend.product(l.rows, l.inputs, l.outputs, 1, {l.y.data(), l.outputs}, {l.w.data(), l.outputs, Form::transposed}, 0, d_x, l.inputs, Precision::f32);
+  const Matrix<float> d_y{l.y.data(), l.outputs};
+  multiply(backend, l.inputs, l.outputs, l.rows, {l.x.data(), l.inputs, Form::transposed}, d_y, 0, l.d_w.data());
+  multiply(backend, l.rows, l.inputs, l.outputs, d_y, {l.w.data(), l.outputs, Form::transposed}, 0, d_x);
 }
 
 // The head's weights lie as the embedding table does: a row for each token.
 void head_forward(Backend<float>& backend, Linear& l) {
-  backend.product(l.rows, l.outputs, l.inputs, 1, {l.x.data(), l.inputs}, {l.w.data(), l.inputs, Form::transposed}, 0, l.y.data(), l.outputs, Precision::f32);
+  const Matrix<float> table{l.w.data(), l.inputs, Form::transposed};
+  multiply(backend, l.rows, l.outputs, l.inputs, {l.x.data(), l.inputs}, table, 0, l.y.data());
 }
 void head_backward(Backend<float>& backend, Linear& l, float* d_x) {
-  backend.product(l.outputs, l.inputs, l.rows, 1, {l.y.data(), l.outputs, Form::transposed}, {l.x.data(), l.inputs}, 0, l.d_w.data(), l.inputs, Precision::f32);
-  backend.product(l.rows, l.inputs, l.outputs, 1, {l.y.data(), l.outputs}, {l.w.data(), l.inputs}, 0, d_x, l.inputs, Precision::f32);
+  const Matrix<float> x{l.x.data(), l.inputs}, table{l.w.data(), l.inputs};
+  multiply(backend, l.outputs, l.inputs, l.rows, {l.y.data(), l.outputs, Form::transposed}, x, 0, l.d_w.data());
+  multiply(backend, l.rows, l.inputs, l.outputs, {l.y.data(), l.outputs}, table, 0, d_x);
 }
 
 void measure(const ModelConfig& c, std::size_t rows, int threads, int rounds) {
