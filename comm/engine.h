@@ -29,6 +29,7 @@
 #include "transport/tcp/shared.h"
 #include "transport/transport.h"
 
+namespace tutti { class Device; }
 namespace tutti::transport::shm { class ShmTransport; }
 namespace tutti::transport { class RdmaTransport; class TcpTransport; }
 
@@ -127,6 +128,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   // The verdict is known: ends all operations of the communicator with it.
   void settle(Member& member, const Status& verdict);
   void connect(int world_rank);
+  // Whether the RDMA devices come to that GPU's memory: tried out at the first call. unsupported: why not, of each.
+  Status use_gpu(const std::shared_ptr<Device>& gpu);
   Purpose over_network();                  // what is tried first with ranks of other hosts
   std::unique_ptr<Execution> take_execution();
   void keep(std::unique_ptr<Execution> execution);
@@ -231,6 +234,8 @@ class Engine final : public transport::Listener, public std::enable_shared_from_
   struct { std::uint64_t completed = 0, failed = 0, moved = 0; } totals_;     // operations, and bytes of the good ones
   std::unique_ptr<transport::shm::ShmTransport> shm_;
   std::unique_ptr<transport::TcpTransport> tcp_;
+  std::shared_ptr<Device> gpu_;          // that rdma_ knows
+  Status gpu_reach_;
   std::unique_ptr<transport::RdmaTransport> rdma_;  // made when a pair first may use it
   std::string no_rdma_;                  // why there is none; "": not looked for yet
   TaskSet tasks_;

@@ -50,7 +50,7 @@ std::pair<std::byte*, std::uint64_t> Execution::place(const Chunks& chunks) {
     // The schedule never writes to the input unless it is the output too (proved by the checker).
     case Space::input: return {const_cast<std::byte*>(binding_.input) + e.offset, e.bytes};
     case Space::output: return {binding_.output + e.offset, e.bytes};
-    case Space::scratch: return {scratch_.data() + e.offset, e.bytes};
+    case Space::scratch: return {(binding_.straight ? binding_.scratch : scratch_.data()) + e.offset, e.bytes};
   }
   return {nullptr, 0};
 }
@@ -59,7 +59,7 @@ void Execution::bind(std::shared_ptr<const Program> program, const Binding& bind
   program_ = std::move(program);
   binding_ = binding;
   layout_.bind(*program_, size_of(binding.type), binding.vector, binding.in, binding.out);
-  grow(scratch_, layout_.scratch_bytes(), "results between its steps");
+  if (!binding.straight) grow(scratch_, layout_.scratch_bytes(), "results between its steps");
   states_.assign(program_->steps.size(), State{});
   early_.clear();
   on_way_.clear();
@@ -90,9 +90,10 @@ void Execution::sent_before(std::uint32_t step, std::uint32_t peers) {
 void Execution::start(std::span<const Wire> wires) {
   wires_ = wires;
   unfinished_ = 0;
-  for (State& s : states_) {
-    s.finished = s.bytes == 0;      // both ends skip messages without bytes
-    unfinished_ += !s.finished;
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    const bool by_stream = binding_.straight && program_->steps[i].step.kind == StepKind::copy;
+    states_[i].finished = states_[i].bytes == 0 || by_stream;      // both ends skip messages without bytes
+    unfinished_ += !states_[i].finished;
   }
   for (std::uint32_t i = 0; i < states_.size(); ++i)
     if (!states_[i].finished) advance(i);
@@ -152,6 +153,7 @@ void Execution::expect(std::uint32_t index) {
   const ProgramStep& p = program_->steps[index];
   if (states_[index].expected > Readiness::ahead) return;
   const bool lands = p.step.kind == StepKind::recv && allowed(index) == states_[index].bytes;
+  if (binding_.straight && !lands) return;      // nothing of it may come before it has its place
   if (!tell(index, lands ? Readiness::lands : Readiness::partly)) return block(index);
   for (std::size_t k = 0; k < p.step.peers.size(); ++k) {
     const auto& lane = program_->arrivals[std::size_t(p.step.peers[k])];

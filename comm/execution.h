@@ -51,6 +51,10 @@ struct Binding {
   Blocks in, out;
   transport::SegmentHeader header;              // key.communicator, key.operation, call, plan
   std::uint64_t segment_limit = 0;              // bytes; 0: the wire's own
+  // Of a straight run (comm/straight_run.h): the memory may be a GPU's. No byte of it is touched here, and the copies are made by the stream;
+  // scratch is given.
+  bool straight = false;
+  std::byte* scratch = nullptr;
   std::uint32_t token = 0;  // upper half of the tokens given to connections; the lower says which segment
 };
 

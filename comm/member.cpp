@@ -132,13 +132,18 @@ std::shared_ptr<const Program> Member::pair_program(Collective what, int peer) {
   return program;
 }
 
+algorithms::Request Member::request_of(const Prepared& call) const {
+  const Collective what = call.call.collective;
+  const bool rooted = what == Collective::broadcast || what == Collective::reduce || what == Collective::gather || what == Collective::scatter;
+  return {what, rank_count(), rooted ? call.call.root : 0, call.in_place, levels_, {}, engine_->settings().channels};
+}
+
 Result<std::shared_ptr<const Program>> Member::plan(const Prepared& call) {
-  const bool rooted = call.call.collective == Collective::broadcast || call.call.collective == Collective::reduce ||
-                      call.call.collective == Collective::gather || call.call.collective == Collective::scatter;
-  const PlanKey key{call.call.collective, call.bytes, rooted ? call.call.root : 0, call.in_place, call.uniform, call.contiguous};
+  const algorithms::Request request = request_of(call);
+  const PlanKey key{call.call.collective, call.bytes, request.root, call.in_place, call.uniform, call.contiguous};
   if (const auto it = plans_.find(key); it != plans_.end()) return it->second;
   Question question;
-  question.request = {call.call.collective, rank_count(), key.root, call.in_place, levels_, {}, engine_->settings().channels};
+  question.request = request;
   question.bytes = call.bytes;
   question.uniform = call.uniform;
   auto plans = planner_.plans(question);
@@ -187,7 +192,9 @@ Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType typ
     if (const GpuChoice kernel = gpu_choice(*call); kernel.way != GpuWay::staged)
       return Choice{kernel.way == GpuWay::two_shot ? "two-shot" : "one-shot", "gpu", kernel.seconds};
   auto held = engine_->lock();
-  auto compiled = plan(*call);
+  const auto straight = straight_program(*call);
+  const bool adds = straight_reduction(*call).exchange != nullptr;
+  const auto compiled = straight ? Result<std::shared_ptr<const Program>>(straight) : plan(*call);
   if (!compiled) return compiled.status();
   Choice choice{(*compiled)->algorithm, ""};
   std::vector<std::string> names;
@@ -205,7 +212,9 @@ Result<Choice> Member::choose(Collective what, std::uint64_t count, DataType typ
   names.erase(std::unique(names.begin(), names.end()), names.end());
   for (const auto& name : names) choice.transport += (choice.transport.empty() ? "" : "+") + name;
   if ((*compiled)->peers.empty()) choice.transport = "self";
+  if (straight || adds) choice.transport = "gpu+rdma";
   choice.seconds = planner_.seconds(planner_.card(*algorithms::find_generator(choice.algorithm), (*compiled)->request), call->bytes);
+  if (adds) choice.algorithm = "two-shot";
   return choice;
 }
 
@@ -359,8 +368,8 @@ Brief* Member::brief(const Prepared& call) {
   return known.brief.get();
 }
 
-Result<std::shared_ptr<Operation>> Member::bind(Prepared& call, std::optional<std::uint32_t> held_number) {
-  auto compiled = plan(call);
+Result<std::shared_ptr<Operation>> Member::bind(Prepared& call, std::optional<std::uint32_t> held_number, std::shared_ptr<const Program> by) {
+  auto compiled = by ? Result<std::shared_ptr<const Program>>(std::move(by)) : plan(call);
   if (!compiled) return compiled.status();
   auto operation = make_operation(named(call));
   operation->sequence = held_number ? *held_number : next_sequence_++;

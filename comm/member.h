@@ -19,6 +19,7 @@
 #include "comm/planner.h"
 #include "comm/relay.h"
 #include "comm/shrinking.h"
+#include "comm/straight_ranks.h"
 #include "comm/watch.h"
 
 namespace tutti { struct NoMemory; }
@@ -108,7 +109,8 @@ class Member : public std::enable_shared_from_this<Member> {
   // For the relay, under the lock. Numbers for `count` operations that begin later; what peers send for them is kept until then.
   // The state of the communicator, where it cannot have any.
   Result<std::uint32_t> hold(const Form& form, std::uint32_t count);
-  Result<std::shared_ptr<Operation>> begin_held(const Form& form, Prepared call, std::uint32_t number);
+  // `program`: by which; null: as planned.
+  Result<std::shared_ptr<Operation>> begin_held(const Form& form, Prepared call, std::uint32_t number, std::shared_ptr<const Program> program);
   // A stand_in() that kernels carry: numbered and pending from here on.
   Status start_in_kernel(const Prepared& call, const std::shared_ptr<Operation>& operation);
   // Of a collective with rows of one size, where kernels may carry it; without the lock.
@@ -117,6 +119,9 @@ class Member : public std::enable_shared_from_this<Member> {
     double seconds = 0;
   };
   GpuChoice gpu_choice(const Prepared& call);
+  // How a call on streams runs in the memory of GPUs, or not at all: it is staged in the host's. All that take part in it decide alike. Without
+  // the lock.
+  StraightWay straight_way(const Form& form, const Prepared& call);
   std::shared_ptr<Operation> stand_in();      // for several, in the user's hand
   int world_rank(int rank) const { return world_ranks_[std::size_t(rank)]; }
   // Whether it belongs to an operation that has ended here.
@@ -149,7 +154,10 @@ class Member : public std::enable_shared_from_this<Member> {
   bool needs_wide(const Binding& binding, const Program& program) const;
   void stage(Operation& operation, Prepared& call, bool wide) const;
   // Under the lock: planned, numbered and bound, not begun. Changes the call. Throws NoMemory when it is numbered already.
-  Result<std::shared_ptr<Operation>> bind(Prepared& call, std::optional<std::uint32_t> held_number = {});
+  Result<std::shared_ptr<Operation>> bind(Prepared& call, std::optional<std::uint32_t> held_number = {}, std::shared_ptr<const Program> by = nullptr);
+  algorithms::Request request_of(const Prepared& call) const;
+  std::shared_ptr<const Program> straight_program(const Prepared& call);
+  StraightReduction straight_reduction(const Prepared& call);
   void bind_pair(const std::shared_ptr<Operation>& operation, Collective what, Prepared& call, int peer);
   bool is_held(std::uint32_t sequence) const;
   Result<Device*> device();
@@ -216,6 +224,8 @@ class Member : public std::enable_shared_from_this<Member> {
   std::mutex relay_mutex_;
   std::shared_ptr<Relay> relay_;
   std::map<std::tuple<Collective, int, std::uint64_t>, GpuChoice> gpu_choices_;   // by root and bytes, too
+  std::optional<StraightRanks> straight_;
+  std::map<std::tuple<Collective, int, std::uint64_t, std::size_t>, std::string> straight_algorithms_;   // by root, bytes and element; "": none
 };
 
 }  // namespace tutti::comm

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "comm/gpu_plan.h"
-#include "comm/member.h"
+#include "comm/tell_all.h"
 
 namespace tutti::comm {
 namespace {
@@ -54,17 +54,6 @@ struct Finding {
   int peer = -1;  // with whom it does not work; -1: all is well
   char why[300] = {};
 };
-
-// An all_gather of values.
-template <class Value>
-Result<std::vector<Value>> tell_all(Member& member, const Value& mine) {
-  static_assert(std::is_trivially_copyable_v<Value>);
-  std::vector<Value> all(std::size_t(member.rank_count()));
-  auto call = prepare(AllGather{&mine, all.data(), sizeof(Value), DataType::u8}, {member.rank(), member.rank_count()});
-  if (!call) return call.status();
-  if (Status status = member.start(std::move(*call)).wait(); !status.ok()) return status;
-  return all;
-}
 
 // Waits until the stream has come so far. timeout.
 Status finish(Device& device, StreamHandle stream, std::chrono::milliseconds limit) {

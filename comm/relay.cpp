@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/no_memory.h"
 #include "kernels/kernels.h"
+#include "transport/ranges.h"
 
 namespace tutti::comm {
 namespace {
@@ -35,8 +36,47 @@ std::byte* output_of(const T& call) {
     return nullptr;
 }
 
+// Areas of the GPU's memory that no communicator uses: nobody may free memory wherever a communicator ends.
+std::mutex areas_mutex;
+std::vector<std::pair<std::weak_ptr<Device>, std::byte*>>& areas() {
+  static auto& all = *new std::vector<std::pair<std::weak_ptr<Device>, std::byte*>>;
+  return all;
+}
+
+Result<std::byte*> area_of(const std::shared_ptr<Device>& device) {
+  {
+    const std::lock_guard held(areas_mutex);
+    const auto mine = std::find_if(areas().begin(), areas().end(), [&](const auto& area) { return area.first.lock() == device; });
+    if (mine != areas().end()) {
+      std::byte* const found = mine->second;
+      areas().erase(mine);
+      return found;
+    }
+  }
+  return device->allocate(StraightReduction::kArea);
+}
+
+void give_back_area(const std::shared_ptr<Device>& device, std::byte* area) {
+  const std::lock_guard held(areas_mutex);
+  areas().emplace_back(device, area);
+}
+
 bool sends(const Form& form) { return std::holds_alternative<Send>(form); }
 bool is_kernel(const std::shared_ptr<Relay::Call>& call) { return call->kernel != 0; }
+
+// An allocation, or several that lie side by side, with all these bytes.
+std::optional<Device::Allocation> allocation_of(Device& device, const std::byte* data, std::uint64_t bytes) {
+  constexpr std::uint64_t kPrime = 0x100000001b3;
+  std::optional<Device::Allocation> out;
+  for (const std::byte* at = data; at < data + bytes;) {
+    const auto part = device.allocation_of(at);
+    if (!part) return std::nullopt;
+    if (!out) out = *part;
+    else out->bytes += part->bytes, out->number = out->number * kPrime + part->number;
+    at = part->data + part->bytes;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -93,6 +133,12 @@ Status Relay::use(std::unique_ptr<PeerMemory> peers) {
 Relay::~Relay() {
   for (const auto& [key, lane] : lanes_) device_->release_pinned(lane->slots);
   for (const auto& manifest : manifests_) device_->release_pinned(manifest->memory);
+  if (beside_) device_->close_stream(beside_);
+  if (area_) give_back_area(device_, area_);
+  for (const auto& aside : asides_) {
+    (void)transport::drop_range(aside->memory);
+    device_->release_pinned(aside->memory);
+  }
   for (EventHandle event : {last_, joining_})
     if (event) device_->release_event(event);
 }
@@ -100,12 +146,13 @@ Relay::~Relay() {
 // --- calls ---
 
 // Under order_.
-Result<Relay::Lane*> Relay::lane_for(const Form& form) {
-  const int peer = peer_of(form), key = peer < 0 ? -1 : peer * 2 + !sends(form);
+Result<Relay::Lane*> Relay::lane_for(const Form& form, bool straight) {
+  const int peer = peer_of(form), staged = peer < 0 ? -1 : peer * 2 + !sends(form), key = straight ? -3 - staged : staged;
   if (const auto at = lanes_.find(key); at != lanes_.end()) return at->second.get();
   auto lane = std::make_unique<Lane>();
   lane->relay = this;
-  lane->slot_bytes = peer < 0 ? kSlotBytes : kPairSlotBytes;
+  lane->straight = straight;
+  lane->slot_bytes = straight ? 0 : peer < 0 ? kSlotBytes : kPairSlotBytes;
   constexpr std::size_t kLine = 64;
   auto memory = device_->allocate_pinned(kSlots * lane->slot_bytes + 2 * kLine + kSlots * Passage::kRemarkBytes);
   if (!memory) return memory.status();
@@ -201,17 +248,69 @@ Result<std::shared_ptr<Relay::Call>> Relay::book(const Form& form, Prepared&& ch
   call->form = form;
   call->checked = std::move(checked);
   call->stream = call->on = stream;
+  StraightWay way;
   if (peer_of(form) != member_->rank()) {
     std::lock_guard in_order(order_);
-    auto lane = lane_for(form);
+    way = peers_ ? StraightWay() : member_->straight_way(form, call->checked);
+    auto lane = lane_for(form, bool(way));
     if (!lane) return lane.status();
     call->lane = *lane;
   }
   lay_out(*call);
   call->passage.rows = call->rows.data();
+  if (way) {
+    std::lock_guard in_order(order_);
+    if (Status status = make_straight(*call, way); !status.ok()) return status;
+  }
   auto held = member_->engine()->lock();
   call->all = member_->stand_in();
   return call;
+}
+
+// Under order_. The operations are on memory that the transport knows to be the GPU's.
+Status Relay::make_straight(Call& call, const StraightWay& way) {
+  const auto note_rows = [&](const std::byte* base, std::uint32_t begin, std::uint32_t end) {
+    if (begin == end) return;
+    const Row &first = call.rows[begin], &last = call.rows[end - 1];
+    note(base + first.at, last.at + last.bytes - first.at);
+  };
+  Passage& p = call.passage;
+  note_rows(p.input, p.in_begin, p.in_end);
+  note_rows(p.output, p.out_begin, p.out_end);
+  if (!beside_) {
+    auto opened = device_->open_stream();
+    if (!opened) return opened.status();
+    beside_ = *opened;
+  }
+  if (way.program) {
+    if (const std::uint64_t bytes = scratch_bytes_of(*way.program, call.checked.binding); bytes > 0) {
+      auto taken = take(asides_, bytes);
+      if (!taken) return taken.status();
+      call.aside = {(*taken)->memory, [m = *taken](std::byte*) { m->in_use.store(false, std::memory_order_release); }};
+      (void)transport::add_range((*taken)->memory, (*taken)->bytes, true);
+    }
+    call.straight = {straight_stage(call.checked, way.program, call.aside.get())};
+  } else {
+    if (!area_) {
+      auto made = area_of(device_);
+      if (!made) return made.status();
+      area_ = *made;
+      note(area_, StraightReduction::kArea);
+    }
+    call.straight = straight_stages(call.checked, member_->rank(), member_->rank_count(), way.reduction, area_);
+  }
+  p.slices = std::uint32_t(call.straight.size());
+  return {};
+}
+
+// Memory of the host is none of the GPU's. Whenever an allocation is met for the first time, those that are gone are let go.
+void Relay::note(const std::byte* data, std::uint64_t bytes) {
+  const auto whole = allocation_of(*device_, data, bytes);
+  if (!whole || !transport::note_gpu_range(whole->data, whole->bytes, device_.get(), whole->number)) return;
+  for (const transport::Range& range : transport::ranges_of_gpu(device_.get())) {
+    const auto now = allocation_of(*device_, range.data, range.bytes);
+    if (!now || now->data != range.data || now->bytes != range.bytes || now->number != range.allocation) (void)transport::drop_range(range.data);
+  }
 }
 
 // Under the engine's lock.
@@ -255,7 +354,8 @@ std::uint64_t Relay::pieces_of(const Call& call) const {
 void Relay::launch(Calls calls) {
   Engine& engine = *member_->engine();
   std::lock_guard in_order(order_);
-  for (const auto& call : calls) call->way = way_of(*call);
+  for (const auto& call : calls)
+    if (call->straight.empty()) call->way = way_of(*call);
   std::vector<std::shared_ptr<Call>> taken;
   {
     auto held = engine.lock();
@@ -290,6 +390,8 @@ Status Relay::enqueue(Calls calls) {
   const bool kernels = std::any_of(calls.begin(), calls.end(), is_kernel), alone = calls.size() == 1 && calls[0]->lane;
   const StreamHandle told_on = kernels ? peers_->stream() : stream;
   auto keep = std::make_unique<Keep>(Keep{shared_from_this(), std::uint32_t(calls.size())});
+  for (const auto& call : calls)
+    if (call->aside) keep->asides.push_back(call->aside);
   Status status;
   if (any_ && stream != last_stream_) status = device_->wait(stream, last_);
   if (status.ok()) status = alone ? enqueue_alone(*calls[0]) : enqueue_group(calls, *keep);
@@ -364,7 +466,36 @@ Status Relay::enqueue_slices(const Call& call) {
   return {};
 }
 
-Status Relay::enqueue_alone(const Call& call) { return call.kernel != 0 ? enqueue_kernels(call) : enqueue_slices(call); }
+Status Relay::enqueue_alone(const Call& call) {
+  if (!call.straight.empty()) return enqueue_straight(call);
+  return call.kernel != 0 ? enqueue_kernels(call) : enqueue_slices(call);
+}
+
+Status Relay::enqueue_straight(const Call& call) {
+  const auto stages = std::uint32_t(call.straight.size());
+  std::uint32_t out = 0;
+  for (std::uint32_t in = 0; in < stages; ++in) {
+    for (; out < in && out + 1 + call.straight[out].ahead <= in; ++out)
+      if (Status s = enqueue_straight_out(call, out); !s.ok()) return s;
+    if (Status s = enqueue_straight_in(call, in); !s.ok()) return s;
+  }
+  for (; out < stages; ++out)
+    if (Status s = enqueue_straight_out(call, out); !s.ok()) return s;
+  return {};
+}
+
+Status Relay::enqueue_straight_in(const Call& call, std::uint32_t stage) {
+  for (const auto& copy : call.straight[stage].before)
+    if (Status s = device_->copy(call.on, copy.to, copy.from, {copy.bytes}); !s.ok()) return s;
+  return device_->call(call.on, &arrived, call.lane);
+}
+
+Status Relay::enqueue_straight_out(const Call& call, std::uint32_t stage) {
+  if (Status s = device_->await(call.on, call.passage.done, call.passage.first + stage); !s.ok()) return s;
+  for (const auto& copy : call.straight[stage].after)
+    if (Status s = device_->copy(call.on, copy.to, copy.from, {copy.bytes}); !s.ok()) return s;
+  return call.straight[stage].adds ? device_->reduce(call.on, *call.straight[stage].adds) : Status();
+}
 
 Status Relay::copy_rows(const Call& call, std::uint32_t slice, bool in) {
   const Passage& p = call.passage;
@@ -405,24 +536,42 @@ Status Relay::enqueue_group(Calls calls, Keep& keep) {
     if (Status s = device_->wait(stream, joining_); !s.ok()) return s;
   }
   if (Status s = copy_to_self(calls, stream); !s.ok()) return s;
-  std::vector<std::shared_ptr<Call>> pairs, collectives, all;
+  std::vector<std::shared_ptr<Call>> pairs, collectives, all, straight_pairs, straight;
   for (const auto& call : calls) {
     if (!call->lane) continue;
     call->on = stream;
-    all.push_back(call);
-    (peer_of(call->form) >= 0 ? pairs : collectives).push_back(call);
+    const bool pair = peer_of(call->form) >= 0;
+    if (!call->straight.empty()) {
+      (pair ? straight_pairs : straight).push_back(call);
+    } else {
+      all.push_back(call);
+      (pair ? pairs : collectives).push_back(call);
+    }
   }
   if (std::any_of(calls.begin(), calls.end(), is_kernel)) return enqueue_beside(pairs, collectives, stream, keep);
-  return all.empty() ? Status() : carry(all, stream, keep);
+  if (!straight.empty()) {
+    if (Status s = follow(beside_, stream); !s.ok()) return s;
+    for (const auto& call : straight) {
+      call->on = beside_;
+      if (Status s = enqueue_straight(*call); !s.ok()) return s;
+    }
+  }
+  for (const auto& call : straight_pairs)
+    if (Status s = enqueue_straight_in(*call, 0); !s.ok()) return s;
+  if (Status s = all.empty() ? Status() : carry(all, stream, keep); !s.ok()) return s;
+  for (const auto& call : straight_pairs)
+    if (Status s = enqueue_straight_out(*call, 0); !s.ok()) return s;
+  return straight.empty() ? Status() : follow(stream, beside_);
+}
+
+Status Relay::follow(StreamHandle later, StreamHandle earlier) {
+  const Status recorded = device_->record(earlier, joining_);
+  return recorded.ok() ? device_->wait(later, joining_) : recorded;
 }
 
 // The collectives in their order on the stream, sends and receives meanwhile on another.
 Status Relay::enqueue_beside(Calls pairs, Calls collectives, StreamHandle stream, Keep& keep) {
   const StreamHandle beside = peers_->stream();
-  const auto follow = [&](StreamHandle later, StreamHandle earlier) {
-    const Status recorded = device_->record(earlier, joining_);
-    return recorded.ok() ? device_->wait(later, joining_) : recorded;
-  };
   if (!pairs.empty()) {
     if (Status s = follow(beside, stream); !s.ok()) return s;
     if (Status s = carry(pairs, beside, keep); !s.ok()) return s;
@@ -488,14 +637,20 @@ Result<Carriage> Relay::write_manifest(Calls calls, Keep& keep) {
 }
 
 Result<Relay::Manifest*> Relay::manifest(std::size_t bytes) {
-  for (const auto& manifest : manifests_)
-    if (manifest->bytes >= bytes && !manifest->in_use.exchange(true, std::memory_order_acquire)) return manifest.get();
+  auto taken = take(manifests_, bytes);
+  if (!taken) return taken.status();
+  return taken->get();
+}
+
+Result<std::shared_ptr<Relay::Manifest>> Relay::take(std::vector<std::shared_ptr<Manifest>>& from, std::size_t bytes) {
+  for (const auto& manifest : from)
+    if (manifest->bytes >= bytes && !manifest->in_use.exchange(true, std::memory_order_acquire)) return manifest;
   constexpr std::size_t kLeast = 16 << 10;
   bytes = std::max(bytes * 2, kLeast);
   auto memory = device_->allocate_pinned(bytes);
   if (!memory) return memory.status();
-  manifests_.push_back(std::make_unique<Manifest>(*memory, bytes));
-  return manifests_.back().get();
+  from.push_back(std::make_shared<Manifest>(*memory, bytes));
+  return from.back();
 }
 
 // Behind all of its kernels. The stream keeps this object until then.

@@ -17,6 +17,10 @@
 // slice. They take part in the order of the calls; that they have passed is heard on another stream, so that the user's
 // waits for no call of the host's. Kernels of a group meet their peers', which may be alone elsewhere and behind a receive:
 // so the sends and receives of such a group are carried beside them, on that other stream.
+//
+// Where RDMA devices come to the GPUs' memory, calls are carried straight, as few operations on the user's buffers (comm/straight_run.h), each
+//   copies that come first, a call "it has arrived", a wait until `done`, copies or additions that come last
+// Of a group all sends and receives say so before any is waited for, and the collectives go one after the other on another stream.
 #include <tutti/communicator.h>
 
 #include <atomic>
@@ -32,6 +36,7 @@
 #include "comm/gpu_plan.h"
 #include "comm/operation.h"
 #include "comm/peer_memory.h"
+#include "comm/straight_run.h"
 #include "core/device.h"
 
 namespace tutti::comm {
@@ -65,6 +70,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
     std::uint32_t begun = 0;
     GpuWay way = GpuWay::staged;
     std::uint32_t kernel = 0;  // number of its first one; 0: slices
+    std::vector<StraightStage> straight;      // in the GPU's memory; none: slices or kernels
+    std::shared_ptr<std::byte> aside;         // their scratch
     std::shared_ptr<Operation> all;  // what the user holds
   };
 
@@ -91,7 +98,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   void give_up();  // streams that wait go on; nothing begins any more
   void detach();   // the engine ends
   const Member& member() const { return *member_; }
-  std::size_t memory_bytes() const { return memory_bytes_ + (peers_ ? peers_->memory_bytes() : 0); }
+  std::size_t memory_bytes() const { return memory_bytes_ + (area_ ? StraightReduction::kArea : 0) + (peers_ ? peers_->memory_bytes() : 0); }
   // A kernel is at work that rings no bell: look often.
   bool wants_looks() const { return !given_up_ && entered_.load() != left_.load(); }
 
@@ -102,6 +109,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   };
   struct Lane {
     Relay* relay;
+    bool straight = false;       // it has no slots
     std::byte* slots = nullptr;  // pinned; behind them the words
     std::size_t slot_bytes = 0;
     std::uint32_t *arrived = nullptr, *done = nullptr;
@@ -111,7 +119,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
     std::deque<std::shared_ptr<Call>> calls;   // that have slices to begin
     std::deque<Running> running;               // in the order of their numbers
   };
-  struct Manifest {  // of a group, for the kernel; used again when that has ended
+  struct Manifest {  // of a group, for the kernel, or scratch of a straight call; used again when that has ended
     Manifest(std::byte* at, std::size_t size) : memory(at), bytes(size) {}
     std::byte* const memory;
     const std::size_t bytes;
@@ -121,11 +129,14 @@ class Relay : public std::enable_shared_from_this<Relay> {
     std::shared_ptr<Relay> relay;
     std::uint32_t calls = 0;
     Manifest* manifest = nullptr;
+    std::vector<std::shared_ptr<std::byte>> asides;
   };
   using Calls = std::span<const std::shared_ptr<Call>>;
 
   Relay(std::shared_ptr<Device> device, Member& member) : device_(std::move(device)), member_(&member) {}
-  Result<Lane*> lane_for(const Form& form);
+  Result<Lane*> lane_for(const Form& form, bool straight);
+  Status make_straight(Call& call, const StraightWay& way);
+  void note(const std::byte* data, std::uint64_t bytes);
   void lay_out(Call& call) const;
   Form slice_of(const Call& call, std::uint32_t slice) const;
   Status number(const std::shared_ptr<Call>& call);
@@ -140,6 +151,10 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Status enqueue_kernels(const Call& call);
   Status enqueue_slices(const Call& call);
   Status enqueue_alone(const Call& call);
+  Status enqueue_straight(const Call& call);
+  Status follow(StreamHandle later, StreamHandle earlier);
+  Status enqueue_straight_in(const Call& call, std::uint32_t stage);
+  Status enqueue_straight_out(const Call& call, std::uint32_t stage);
   Status enqueue_in(const Call& call, std::uint32_t slice);
   Status enqueue_out(const Call& call, std::uint32_t slice);
   Status enqueue_group(Calls calls, Keep& keep);
@@ -149,6 +164,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Status copy_to_self(Calls calls, StreamHandle stream);
   Result<Carriage> write_manifest(Calls calls, Keep& keep);
   Result<Manifest*> manifest(std::size_t bytes);
+  Result<std::shared_ptr<Manifest>> take(std::vector<std::shared_ptr<Manifest>>& from, std::size_t bytes);
 
   static void arrived(void* lane);
   static void entered(void* self);
@@ -159,16 +175,18 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::shared_ptr<Device> device_;
   Member* member_;
   std::mutex order_;               // of calls and what they enqueue
+  StreamHandle beside_ = nullptr;  // of this object; once a call has gone straight
+  std::byte* area_ = nullptr;      // of the GPU's, for reductions that do; kept until the process ends
   EventHandle last_ = nullptr;     // the end of the last call
   EventHandle joining_ = nullptr;  // where other streams of a group are
   StreamHandle last_stream_ = nullptr;
   bool any_ = false;
-  std::vector<std::unique_ptr<Manifest>> manifests_;
+  std::vector<std::shared_ptr<Manifest>> manifests_, asides_;
   std::unique_ptr<PeerMemory> peers_;
   std::uint32_t kernel_ = 0, meeting_ = 1;  // the last kernel's number, the next one's first meeting
 
   // Under the engine's lock.
-  std::map<int, std::unique_ptr<Lane>> lanes_;  // -1: collectives; 2 * peer: sends; 2 * peer + 1: receives
+  std::map<int, std::unique_ptr<Lane>> lanes_;  // -1: collectives; 2 * peer: sends; 2 * peer + 1: receives; -2 and below: the same, straight
   std::deque<std::shared_ptr<Call>> unfinished_;  // in the order in which streams pass
   std::size_t memory_bytes_ = 0;
   std::uint32_t ended_ = 0;  // of those

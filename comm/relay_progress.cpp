@@ -39,10 +39,11 @@ Status Relay::begin_next(Lane& lane) {
   Call& call = *lane.calls.front();
   const std::uint32_t slice = call.begun;
   ++lane.begun;
-  auto prepared = prepare(slice_of(call, slice), member_->self());
+  const StraightStage* const stage = call.straight.empty() ? nullptr : &call.straight[slice];
+  auto prepared = stage ? Result<Prepared>(stage->operation) : prepare(slice_of(call, slice), member_->self());
   if (!prepared) return prepared.status();
   try {
-    auto operation = member_->begin_held(call.form, std::move(*prepared), call.held + slice);
+    auto operation = member_->begin_held(call.form, std::move(*prepared), call.held + slice, stage ? stage->program : nullptr);
     if (!operation) return operation.status();
     lane.running.push_back({call.passage.first + slice, std::move(*operation)});
   } catch (const NoMemory& why) {
@@ -61,6 +62,10 @@ bool Relay::advance(Lane& lane) {
   }
   for (; !lane.running.empty() && lane.running.front().operation->complete(); any = true) {
     if (!lane.running.front().operation->status().ok()) return any;  // its verdict is everybody's, and on its way
+    if (Status seen = lane.straight ? device_->take_remote_writes() : Status(); !seen.ok()) {
+      member_->engine()->fail(*member_, seen);
+      return true;
+    }
     std::atomic_ref(*lane.done).store(lane.running.front().number, std::memory_order_release);
     lane.running.pop_front();
   }

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "comm/member.h"
+#include "comm/straight_run.h"
 #include "core/log.h"
 #include "kernels/cuda/cuda_device.h"
+#include "transport/rdma/rdma_transport.h"
 
 namespace tutti::comm {
 
@@ -61,13 +63,21 @@ Result<std::string> Member::use_gpu() {
   const auto carrier = gpu ? relay() : Result<std::shared_ptr<Relay>>(gpu.status());
   if (carrier && (*carrier)->has_peers()) return std::string(kByKernels);
   auto made = PeerMemory::make(carrier ? device_ : nullptr, carrier ? "" : carrier.status().text(), *this);
-  if (!carrier) return carrier.status();
-  if (!made) return made.status();
-  if (!made->memory) {
-    const std::string text = fmt::format("through the host's memory: {}", made->why_not);
+  if (made && !made->memory) {
+    auto straight = StraightRanks::agree(carrier ? device_ : nullptr, carrier ? "" : carrier.status().text(), *this);
+    if (!straight) return straight.status();
+    std::string text = straight->text();
+    if (!straight->any()) text = fmt::format("through the host's memory: {}{}{}", made->why_not, text.empty() ? "" : "; ", text);
+    {
+      auto held = engine_->lock();
+      straight_ = std::move(*straight);
+    }
+    if (!carrier) return carrier.status();
     log::info("operations on streams go {}", text);
     return text;
   }
+  if (!carrier) return carrier.status();
+  if (!made) return made.status();
   if (Status status = (*carrier)->use(std::move(made->memory)); !status.ok()) return status;
   return std::string(kByKernels);
 }
@@ -93,6 +103,57 @@ Member::GpuChoice Member::gpu_choice(const Prepared& call) {
   if (gpu_choices_.size() >= kMostWays) gpu_choices_.clear();
   const GpuPlan best = gpu_plans(question, engine_->settings()).front();
   return gpu_choices_[key] = {best.way, best.seconds};
+}
+
+StraightWay Member::straight_way(const Form& form, const Prepared& call) {
+  auto held = engine_->lock();
+  const int peer = peer_of(form);
+  if (peer < 0) return {straight_program(call), straight_reduction(call)};
+  if (!straight_ || !straight_->with(peer) || call.bytes <= transport::RdmaTransport::kEager) return {};
+  return {pair_program(std::holds_alternative<Send>(form) ? Collective::send : Collective::recv, peer), {}};
+}
+
+// Under the lock. An algorithm that the user has set is the host's.
+StraightReduction Member::straight_reduction(const Prepared& call) {
+  if (!straight_ || !straight_->all() || !reduces_straight(call, rank_count(), transport::RdmaTransport::kEager)) return {};
+  algorithms::Request request = request_of(call);
+  Question question;
+  question.request = request;
+  question.request.in_place = true;
+  question.bytes = call.bytes;
+  const auto plans = planner_.plans(question);
+  if (!plans || plans->front().reason.starts_with("TUTTI_")) return {};
+  const auto direct = [&](Collective part, bool in_place) {
+    request.collective = part;
+    request.in_place = in_place;
+    return program("direct", request);
+  };
+  const Collective what = call.call.collective;
+  StraightReduction out{direct(Collective::all_to_all, false), nullptr};
+  if (what == Collective::all_reduce) out.gather = direct(Collective::all_gather, true);
+  if (what == Collective::reduce) out.gather = direct(Collective::gather, rank_ == call.call.root);
+  return out;
+}
+
+// Under the lock. The first plan that can be run so.
+std::shared_ptr<const Program> Member::straight_program(const Prepared& call) {
+  if (!straight_ || !straight_->all() || algorithms::is_reduction(call.call.collective) || !call.uniform || !call.contiguous || call.bytes == 0) return nullptr;
+  algorithms::Request request = request_of(call);
+  const std::tuple key{call.call.collective, request.root, call.bytes, size_of(call.binding.type)};
+  auto known = straight_algorithms_.find(key);
+  if (known == straight_algorithms_.end()) {
+    if (straight_algorithms_.size() >= kMostWays) straight_algorithms_.clear();
+    std::string algorithm;
+    Question question;
+    question.request = request;
+    question.request.in_place = true;      // asked alike by all
+    question.bytes = call.bytes;
+    const auto plans = planner_.plans(question);
+    for (std::size_t i = 0; plans && i < plans->size() && algorithm.empty(); ++i)
+      if (is_straight(*(*plans)[i].generator, request, call.binding, transport::RdmaTransport::kEager)) algorithm = (*plans)[i].generator->name();
+    known = straight_algorithms_.emplace(key, algorithm).first;
+  }
+  return known->second.empty() ? nullptr : program(known->second, request);
 }
 
 Status Member::start_in_kernel(const Prepared& call, const std::shared_ptr<Operation>& operation) {
@@ -225,7 +286,7 @@ Result<std::uint32_t> Member::hold(const Form& form, std::uint32_t count) {
   return std::exchange(next_sequence_, next_sequence_ + count);
 }
 
-Result<std::shared_ptr<Operation>> Member::begin_held(const Form& form, Prepared call, std::uint32_t number) {
+Result<std::shared_ptr<Operation>> Member::begin_held(const Form& form, Prepared call, std::uint32_t number, std::shared_ptr<const Program> program) {
   const auto* const send = std::get_if<Send>(&form);
   const auto* const recv = std::get_if<Recv>(&form);
   std::shared_ptr<Operation> operation;
@@ -236,7 +297,7 @@ Result<std::shared_ptr<Operation>> Member::begin_held(const Form& form, Prepared
     if (recv) std::erase(pairs_[std::size_t(peer)].held, number);
     bind_pair(operation, send ? Collective::send : Collective::recv, call, peer);
   } else {
-    auto bound = bind(call, number);
+    auto bound = bind(call, number, std::move(program));
     if (!bound) return bound;
     operation = std::move(*bound);
   }

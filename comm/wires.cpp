@@ -8,6 +8,7 @@
 #include "comm/budget.h"
 #include "comm/engine.h"
 #include "comm/member.h"
+#include "core/device.h"
 #include "core/log.h"
 #include "transport/rdma/rdma_transport.h"
 #include "transport/shm/shm_transport.h"
@@ -72,6 +73,18 @@ transport::RdmaTransport* Engine::rdma() {
   transports_.push_back(rdma_.get());
   log::info("RDMA devices: {}", rdma_->describe_devices());
   return rdma_.get();
+}
+
+Status Engine::use_gpu(const std::shared_ptr<Device>& gpu) {
+  if (!rdma()) return Status(Code::unsupported, no_rdma_);
+  if (gpu_ && gpu_ != gpu) return Status(Code::unsupported, fmt::format("its connections serve the memory of {}, and not that of {}", gpu_->describe(), gpu->describe()));
+  if (gpu_) return gpu_reach_;
+  gpu_ = gpu;
+  gpu_reach_ = rdma_->use_gpu(*gpu);
+  for (std::size_t peer = 0; peer < peers_.size(); ++peer)
+    if (peers_[peer].state == Peer::up && by_rdma(int(peer))) journal_.goes_by(int(peer), peers_[peer].wire.connection->describe());
+  nudge();
+  return gpu_reach_;
 }
 
 Purpose Engine::over_network() { return rdma() ? Purpose::rdma : Purpose::tcp; }

@@ -119,7 +119,7 @@ const Entry kEntries[] = {
      &Settings::ib_relaxed_ordering},
     {{"TUTTI_IB_GPU_DISTANCE", "LOC|PIX|PXB|PHB|SYS", "PXB",
       "how far apart a GPU and an RDMA device may be to work on each other's memory: one PCIe switch (PIX), several "
-      "(PXB), the processor (PHB), another one (SYS); LOC: never. No effect yet: no communicator uses GPUDirect"},
+      "(PXB), the processor (PHB), another one (SYS); LOC: never"},
      &Settings::ib_gpu_distance},
     {{"TUTTI_SIMD", "scalar|avx2|avx512|neon", "", "widest instruction set for reductions; empty: the processor's"},
      &Settings::simd},

@@ -153,6 +153,17 @@ class Device {
   virtual Result<Exported> export_memory(const std::byte*, std::size_t) {
     return Status(Code::unsupported, "no dma-buf support in this driver");
   }
+  // The allocation that an address of its memory lies in; two that lie at one place, one after the other, differ by number. unsupported: it
+  // is no memory of the device alone, so the host may touch it.
+  struct Allocation {
+    const std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t number = 0;
+  };
+  virtual Result<Allocation> allocation_of(const std::byte*) { return Status(Code::unsupported, "no memory of the device"); }
+  // What other devices have written into its memory, as far as the host knows that they are done, is seen by all that streams run from here
+  // on. From any thread. unsupported: why that cannot be had.
+  virtual Status take_remote_writes() { return {}; }
   virtual std::string bus_address() const { return ""; }  // on PCI, "0000:3b:00.0"; "": not known
   virtual int numa_node() const { return -1; }
 };

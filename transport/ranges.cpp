@@ -35,11 +35,10 @@ Table& table() {
   return *all;
 }
 
-}  // namespace
-
-Status add_range(const std::byte* data, std::size_t bytes, bool fresh, bool of_gpu) {
-  if (!data || bytes == 0) return Status(Code::invalid_argument, "register memory: no bytes");
-  const std::unique_lock held(table().mutex);
+// Under the mutex.
+Status add(const Range& range, bool fresh) {
+  const std::byte* const data = range.data;
+  const std::size_t bytes = range.bytes;
   auto& ranges = table().ranges;
   auto first = ranges.lower_bound(data);
   if (first != ranges.begin() && std::prev(first)->second.data + std::prev(first)->second.bytes > data) --first;
@@ -48,10 +47,35 @@ Status add_range(const std::byte* data, std::size_t bytes, bool fresh, bool of_g
     at = table().erase(at);
   }
   const std::uint64_t token = ++table().last_token;
-  ranges[data] = {token, data, bytes, of_gpu};
+  ranges[data] = range;
+  ranges[data].token = token;
   table().tokens.insert(token);
   table().count.store(ranges.size(), std::memory_order_release);
   return {};
+}
+
+}  // namespace
+
+Status add_range(const std::byte* data, std::size_t bytes, bool fresh, bool of_gpu) {
+  if (!data || bytes == 0) return Status(Code::invalid_argument, "register memory: no bytes");
+  const std::unique_lock held(table().mutex);
+  return add({0, data, bytes, of_gpu}, fresh);
+}
+
+bool note_gpu_range(const std::byte* data, std::size_t bytes, const void* owner, std::uint64_t allocation) {
+  const std::unique_lock held(table().mutex);
+  const auto known = table().ranges.find(data);
+  if (known != table().ranges.end() && known->second.bytes == bytes && known->second.owner == owner && known->second.allocation == allocation) return false;
+  (void)add({0, data, bytes, true, owner, allocation}, true);
+  return true;
+}
+
+std::vector<Range> ranges_of_gpu(const void* owner) {
+  std::vector<Range> out;
+  const std::shared_lock held(table().mutex);
+  for (const auto& [at, range] : table().ranges)
+    if (range.owner == owner) out.push_back(range);
+  return out;
 }
 
 bool drop_range(const std::byte* data) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace tutti::transport {
 
@@ -14,11 +15,16 @@ struct Range {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
   bool of_gpu = false;                 // it cannot be touched by the host
+  const void* owner = nullptr;         // then: the GPU, and the allocation's number, as the GPU's driver counts
+  std::uint64_t allocation = 0;
 };
 
 // `fresh`: it has just been mapped, so whatever the table says of it is over. invalid_argument: no bytes, or a part of it is in the table
 // already.
 Status add_range(const std::byte* data, std::size_t bytes, bool fresh = false, bool of_gpu = false);
+// An allocation of a GPU, as it is now: whatever else the table says of its bytes is over. Whether it is new.
+bool note_gpu_range(const std::byte* data, std::size_t bytes, const void* owner, std::uint64_t allocation);
+std::vector<Range> ranges_of_gpu(const void* owner);
 // False: no range begins there.
 bool drop_range(const std::byte* data);
 // The one that all these bytes are in. Some 50 ns; 1 ns while there are none.

@@ -161,7 +161,8 @@ struct Recv {
 // What the planner chose for one operation.
 struct Choice {
   std::string algorithm;   // a generator's name: "ring", "direct", ...; of kernels among GPUs "one-shot" or "two-shot"
-  std::string transport;   // "shm", "tcp", "shm+tcp"; "self" for one rank; "gpu" for those kernels
+  std::string transport;   // "shm", "tcp", "shm+tcp"; "self" for one rank; "gpu" for those kernels,
+                           // "gpu+rdma" where RDMA devices move from GPU to GPU
   double seconds = 0;      // how long one such operation is predicted to take
 };
 
@@ -224,7 +225,8 @@ class Communicator {
 
   // Collective, blocks: ranks that call on streams of GPUs find out whether they reach each other's memory, by writing and reading.
   // Where they do, collectives (not the _v forms) on streams are kernels from then on, all ranks make one on streams, or none, and
-  // explain() speaks of those; where they do not, nothing changes. Says which and why. unsupported: no GPU here; errors of an operation. Not inherited by split, shrink and grow.
+  // explain() speaks of those; where they do not, but RDMA devices come to it (GPUDirect), sends, receives and collectives
+  // go straight between the GPUs; else nothing changes. Says which and why. unsupported: no GPU here; errors of an operation. Not inherited by split, shrink and grow.
   Result<std::string> use_gpu();
 
   // Between the two, operations on this communicator from this thread are gathered; end_group() starts them together and

@@ -73,6 +73,7 @@ Function find_in_driver(const char* name, unsigned version) {
 
 // Since 12.0 streams can wait for memory wherever there is a driver of that age.
 using StreamWait = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+using GetAttribute = CUresult (*)(void*, CUpointer_attribute, CUdeviceptr);
 using GetRangeHandle = CUresult (*)(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long);
 
 // What a MemoryHandle holds: where the memory is for this process's own threads, and CUDA's name of it for others.
@@ -127,7 +128,8 @@ class CudaDevice final : public Device {
   CudaDevice(int index, std::string name, std::string identity)
       : index_(index), name_(std::move(name)), identity_(std::move(identity)),
         stream_wait_(find_in_driver<StreamWait>("cuStreamWaitValue32", 12000)),
-        get_range_handle_(find_in_driver<GetRangeHandle>("cuMemGetHandleForAddressRange", 11070)) {}
+        get_range_handle_(find_in_driver<GetRangeHandle>("cuMemGetHandleForAddressRange", 11070)),
+        get_attribute_(find_in_driver<GetAttribute>("cuPointerGetAttribute", 4000)) {}
 
   std::string describe() const override { return name_; }
   std::string identity() const override { return identity_; }
@@ -321,6 +323,32 @@ class CudaDevice final : public Device {
       return Status(Code::unsupported, fmt::format("a dma-buf of {} bytes: the CUDA driver says {}", bytes, int(result)));
     return Exported{descriptor, at - first};
   }
+  Result<Allocation> allocation_of(const std::byte* memory) override {
+    const Current use(index_);
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
+      cudaGetLastError();
+      return Status(Code::unsupported, "no memory of the device");
+    }
+    CUdeviceptr first = 0;
+    std::size_t bytes = 0;
+    unsigned long long number = 0;
+    const auto ask = [&](void* to, CUpointer_attribute what) { return get_attribute_ && get_attribute_(to, what, CUdeviceptr(memory)) == CUDA_SUCCESS; };
+    if (!ask(&first, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) || !ask(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE) || !ask(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID))
+      return Status(Code::unsupported, "the CUDA driver does not tell of its allocations");
+    return Allocation{reinterpret_cast<const std::byte*>(first), bytes, number};
+  }
+  Status take_remote_writes() override {
+    int ordering = 0, options = 0;
+    cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering, index_);
+    if (ordering >= cudaGPUDirectRDMAWritesOrderingOwner) return {};
+    cudaDeviceGetAttribute(&options, cudaDevAttrGPUDirectRDMAFlushWritesOptions, index_);
+    if (!(options & cudaFlushGPUDirectRDMAWritesOptionHost))
+      return Status(Code::unsupported, "the GPU does not tell when it sees what other devices have written");
+    const Current use(index_);
+    return status_of(cudaDeviceFlushGPUDirectRDMAWrites(cudaFlushGPUDirectRDMAWritesTargetCurrentDevice, cudaFlushGPUDirectRDMAWritesToOwner),
+                     "waiting for what other devices have written");
+  }
   std::string bus_address() const override {
     char text[32] = "";
     if (cudaDeviceGetPCIBusId(text, sizeof text, index_) != cudaSuccess) return cudaGetLastError(), "";
@@ -398,6 +426,7 @@ class CudaDevice final : public Device {
   std::string name_, identity_;
   StreamWait stream_wait_;
   GetRangeHandle get_range_handle_;
+  GetAttribute get_attribute_;
   std::mutex mutex_;
   std::map<std::byte*, std::size_t> pinned_;
   // Kept for the next: to free pinned memory waits for all streams of the GPU, and they may wait for who wants to.

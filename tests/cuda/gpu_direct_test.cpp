@@ -30,7 +30,8 @@ struct Rank {
     auto made = VerbsTransport::make(fabric.verbs(0), *loop, listener, options);
     TUTTI_CHECK(made.ok());
     rdma = std::move(*made);
-    rdma->use_gpu(gpu);
+    const Status reached = rdma->use_gpu(gpu);
+    EXPECT_EQ(reached.ok(), rdma->gpu()->direct()) << reached.text();
     EXPECT_EQ(gpu.pinned_bytes(), 0u);      // what the trials took is given back
     return *rdma->gpu();
   }
@@ -140,7 +141,7 @@ class GpuPair final : private FakeFabric, public RdmaPair {
     for (int side = 0; side < 2; ++side) add_rail(side, 0);
     make(0, verbs(0), a, options);
     make(1, verbs(1), b, options);
-    for (int side = 0; side < 2; ++side) rdma(side).use_gpu(*gpus[std::size_t(side)]);
+    for (int side = 0; side < 2; ++side) TUTTI_CHECK(rdma(side).use_gpu(*gpus[std::size_t(side)]).ok());
     TUTTI_CHECK(join());
   }
   FakeFabric& fabric() { return *this; }

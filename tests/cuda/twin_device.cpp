@@ -183,7 +183,8 @@ std::byte* TwinDevice::add(int file, std::size_t bytes, int kind) {
   void* const within = mmap(nullptr, size, PROT_READ | PROT_WRITE, kind, file, 0);
   TUTTI_CHECK(outside != MAP_FAILED && within != MAP_FAILED);
   std::lock_guard held(mutex_);
-  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within)};
+  static std::atomic<std::uint64_t> made{0};
+  memory_[static_cast<std::byte*>(outside)] = {bytes, static_cast<std::byte*>(within), -1, ++made};
   return static_cast<std::byte*>(outside);
 }
 
@@ -257,6 +258,13 @@ Result<Device::Exported> TwinDevice::export_memory(const std::byte* memory, std:
   return Exported{dup(it->second.file), std::uint64_t(memory - it->first)};
 }
 
+Result<Device::Allocation> TwinDevice::allocation_of(const std::byte* memory) {
+  std::lock_guard held(mutex_);
+  auto it = memory_.upper_bound(memory);
+  if (it == memory_.begin() || memory >= (--it)->first + it->second.bytes) return Status(Code::unsupported, "no memory of the twin");
+  return Allocation{it->first, it->second.bytes, it->second.number};
+}
+
 std::vector<std::byte> TwinDevice::read(const std::byte* memory, std::size_t bytes) {
   const std::byte* const from = inside(memory);
   return {from, from + bytes};
@@ -322,6 +330,7 @@ Status TwinDevice::wait(StreamHandle stream, EventHandle handle) {
 
 Status TwinDevice::copy(StreamHandle stream, std::byte* to, const std::byte* from, const Rows& rows) {
   return enqueue(stream, {nullptr, [this, to, from, rows] {
+                            if ((inside(to) != to) != (inside(from) != from)) staged_bytes_ += rows.bytes * rows.rows;
                             for (std::size_t r = 0; r < rows.rows; ++r)
                               std::memcpy(inside(to + r * rows.to_pitch), inside(from + r * rows.from_pitch),
                                           rows.bytes);
@@ -349,6 +358,7 @@ bool TwinDevice::carry(Lane& lane) {
     while (lane.out < p.slices) {
       if (lane.in < p.slices && lane.in < lane.out + Passage::kSlots) {
         if (p.remark) std::memcpy(p.remark_of(lane.in), inside_held(p.remark), p.remark_bytes);
+        for (std::uint32_t r = p.in_begin; r < p.in_end; ++r) staged_bytes_ += p.bytes(r, lane.in);
         for (std::uint32_t r = p.in_begin; r < p.in_end; ++r)
           std::memcpy(p.slot(lane.in) + p.offset(r, lane.in),
                       inside_held(p.input + p.rows[r].at + lane.in * p.each), p.bytes(r, lane.in));
@@ -356,6 +366,7 @@ bool TwinDevice::carry(Lane& lane) {
         continue;
       }
       if (!reached(p.done, p.first + lane.out) && !drops_awaits) return false;
+      for (std::uint32_t r = p.out_begin; r < p.out_end; ++r) staged_bytes_ += p.bytes(r, lane.out);
       for (std::uint32_t r = p.out_begin; r < p.out_end; ++r)
         std::memcpy(inside_held(p.output + p.rows[r].at + lane.out * p.each),
                     p.slot(lane.out) + p.offset(r, lane.out), p.bytes(r, lane.out));

@@ -39,6 +39,7 @@ class TwinDevice : public Device {
   // Allocations of any kind so far: memory, pinned memory, events.
   std::size_t allocations() const { return allocations_; }
   std::size_t pinned_bytes();  // not released
+  std::uint64_t staged_bytes() const { return staged_bytes_; }  // so far copied between its memory and the host's, by streams
   // Plants: calls that do nothing.
   std::atomic<bool> drops_waits{false}, drops_awaits{false};
   // Faults of the ways between GPUs: none at all; or what this one writes into a peer's memory does not get there.
@@ -79,6 +80,7 @@ class TwinDevice : public Device {
               std::size_t count) override;
   Status exchange(StreamHandle stream, const SharedExchange& exchange) override;
   Result<Exported> export_memory(const std::byte* memory, std::size_t bytes) override;
+  Result<Allocation> allocation_of(const std::byte* memory) override;
 
   std::atomic<bool> exports_memory{true};       // as a dma-buf
   // Where a device would find these bytes; null: they are not this twin's.
@@ -105,6 +107,7 @@ class TwinDevice : public Device {
     std::size_t bytes;
     std::byte* inside;  // where it can be touched
     int file = -1;      // that it is; -1: none
+    std::uint64_t number = 0;
   };
   std::byte* add(int file, std::size_t bytes, int kind);
   Status enqueue(StreamHandle stream, Item item);
@@ -126,6 +129,7 @@ class TwinDevice : public Device {
   std::map<std::byte*, std::size_t> pinned_;
   std::set<Event*> events_;
   std::atomic<std::size_t> allocations_{0};
+  std::atomic<std::uint64_t> staged_bytes_{0};
   bool stopping_ = false;
   std::thread thread_;
 };

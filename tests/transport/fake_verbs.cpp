@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "transport/rdma/cell.h"
 
 namespace tutti::tests {
 
@@ -57,6 +58,17 @@ struct FakeFabric::Pair : ibv_qp {
   Device* device() const { return static_cast<Context*>(context)->made_of; }
 };
 
+// Several threads may be hosts: one call at a time.
+template <auto function>
+struct Locked;
+template <class Result, class... Arguments, Result (*function)(Arguments...)>
+struct Locked<function> {
+  static Result call(Arguments... arguments) {
+    const std::lock_guard held(FakeFabric::mutex);
+    return function(arguments...);
+  }
+};
+
 struct FakeCalls {
   using F = FakeFabric;
   static F& fabric() { return *F::current; }
@@ -65,7 +77,7 @@ struct FakeCalls {
     auto** list = new ibv_device*[fabric().devices_.size() + 1];
     *count = 0;
     for (const auto& device : fabric().devices_)
-      if (device->host == fabric().host_) list[(*count)++] = device.get();
+      if (device->host == F::host_of_this_thread) list[(*count)++] = device.get();
     list[*count] = nullptr;
     return list;
   }
@@ -76,10 +88,10 @@ struct FakeCalls {
     context->device = device;
     for (int* descriptor : {&context->cmd_fd, &context->async_fd}) *descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     context->made_of = static_cast<F::Device*>(device);
-    context->ops.poll_cq = poll_cq;
-    context->ops.req_notify_cq = req_notify_cq;
-    context->ops.post_send = post_send;
-    context->ops.post_recv = post_recv;
+    context->ops.poll_cq = Locked<poll_cq>::call;
+    context->ops.req_notify_cq = Locked<req_notify_cq>::call;
+    context->ops.post_send = Locked<post_send>::call;
+    context->ops.post_recv = Locked<post_recv>::call;
     ++fabric().objects_;
     return context;
   }
@@ -287,12 +299,12 @@ void FakeFabric::add_rail(int host, int rail) {
 }
 
 const Verbs& FakeFabric::verbs(int host) {
-  host_ = host;
+  host_of_this_thread = host;
   using C = FakeCalls;
-  static Verbs table{C::get_device_list, C::free_device_list, C::get_device_name, C::open_device, C::close_device, C::query_device, C::query_port, C::query_gid_ex,
-                           C::alloc_pd, C::dealloc_pd, C::reg_mr, C::dereg_mr, C::create_comp_channel, C::destroy_comp_channel, C::create_cq, C::resize_cq,
-                           C::destroy_cq, C::get_cq_event, C::ack_cq_events, C::create_qp, C::modify_qp, C::destroy_qp, C::reg_mr_iova2, C::reg_dmabuf_mr};
-  table.sysfs = sysfs;
+  static Verbs table{Locked<C::get_device_list>::call, Locked<C::free_device_list>::call, Locked<C::get_device_name>::call, Locked<C::open_device>::call, Locked<C::close_device>::call, Locked<C::query_device>::call, Locked<C::query_port>::call, Locked<C::query_gid_ex>::call,
+                           Locked<C::alloc_pd>::call, Locked<C::dealloc_pd>::call, Locked<C::reg_mr>::call, Locked<C::dereg_mr>::call, Locked<C::create_comp_channel>::call, Locked<C::destroy_comp_channel>::call, Locked<C::create_cq>::call, Locked<C::resize_cq>::call,
+                           Locked<C::destroy_cq>::call, Locked<C::get_cq_event>::call, Locked<C::ack_cq_events>::call, Locked<C::create_qp>::call, Locked<C::modify_qp>::call, Locked<C::destroy_qp>::call, Locked<C::reg_mr_iova2>::call, Locked<C::reg_dmabuf_mr>::call};
+  if (table.sysfs != sysfs) table.sysfs = sysfs;      // ranks may be threads
   return table;
 }
 
@@ -306,6 +318,7 @@ FakeFabric::Memory* FakeFabric::find(std::uint32_t key, std::uint64_t address, s
 }
 
 bool FakeFabric::deliver() {
+  const std::lock_guard held(mutex);
   bool any = false;
   std::vector<std::uint32_t> order;
   for (const auto& [number, pair] : pairs_) order.push_back(number);
@@ -333,6 +346,11 @@ bool FakeFabric::carry_out(Pair& pair) {
   const Memory* into = find(send.request.wr.rdma.rkey, send.request.wr.rdma.remote_addr, bytes);
   if (bytes && (!into || into->pd != peer.pd)) return complete(pair, IBV_WC_REM_ACCESS_ERR), true;
   if (bytes) std::memcpy(into->at(send.request.wr.rdma.remote_addr), inlined ? send.inlined.data() : from->at(send.piece.addr), bytes);
+  constexpr std::uint32_t kLongerThanCells = transport::rdma::kEagerBytes + sizeof(transport::rdma::Cell);
+  if (bytes && into->bytes != into->addr) moved_.into_foreign += bytes;
+  else if (bytes > kLongerThanCells) moved_.into_host += bytes;
+  if (bytes && !inlined && from->bytes != from->addr) moved_.out_of_foreign += bytes;
+  else if (bytes > kLongerThanCells) moved_.out_of_host += bytes;
   if (bytes && damages_foreign && into->bytes != into->addr) into->at(send.request.wr.rdma.remote_addr)[bytes / 2] ^= std::byte{1};
   ibv_wc arrived{};
   arrived.wr_id = peer.receives.front();
@@ -381,11 +399,13 @@ void FakeFabric::fail(Pair& pair) {
 }
 
 void FakeFabric::set_port(int rail, bool up) {
+  const std::lock_guard held(mutex);
   for (const auto& device : devices_)
     if (device->rail == rail) device->port.active = up;
 }
 
 bool FakeFabric::fail_one(int rail, ibv_wc_status status) {
+  const std::lock_guard held(mutex);
   for (const auto& [number, pair] : pairs_) {
     if (rail_of(*pair) != rail || pair->sends.empty() || pair->now != IBV_QPS_RTS) continue;
     complete(*pair, status);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <utility>
 #include <vector>
@@ -26,13 +27,16 @@ class FakeFabric {
   void add_port(int host, transport::rdma::Port port);
   // "10.0.<rail>.<host + 1>", active, RoCE v2 at index 3
   void add_rail(int host, int rail);
-  // What `host` sees, as long as no other is asked for.
+  // What `host` sees, as long as this thread asks for no other.
   const transport::rdma::Verbs& verbs(int host);
 
   // Carries out what was posted, as far as it can be. Returns whether anything moved.
   bool deliver();
   // Nothing arrives at or leaves a rail any more, until it is put up again.
-  void set_link(int rail, bool up) { down_[rail] = !up; }
+  void set_link(int rail, bool up) {
+    const std::lock_guard held(mutex);
+    down_[rail] = !up;
+  }
   // So do, after so many that are carried out, one write and its queue pair. failures(): how often that has happened.
   void fail_after(unsigned writes, ibv_wc_status status) { fail_in_ = int(writes), fail_with_ = status; }
   void calm() { fail_in_ = -1; }
@@ -69,6 +73,18 @@ class FakeFabric {
   struct Pair;
   struct Memory;
   static FakeFabric* current;
+  static inline std::recursive_mutex mutex;                    // calls of several threads take turns
+  static inline thread_local int host_of_this_thread = 0;
+
+  // Bytes of writes since the last call: into other devices' memory, and out of it; and of those that are longer than a cell of
+  // transport/rdma/cell.h, into the host's memory and out of it.
+  struct Moved {
+    std::uint64_t into_foreign = 0, out_of_foreign = 0, into_host = 0, out_of_host = 0;
+  };
+  Moved moved() {
+    const std::lock_guard held(mutex);
+    return std::exchange(moved_, {});
+  }
 
  private:
   friend struct FakeCalls;
@@ -90,7 +106,7 @@ class FakeFabric {
   int fail_in_ = -1, retries_ = 0;
   ibv_wc_status fail_with_ = IBV_WC_SUCCESS;
   unsigned failures_ = 0;
-  int host_ = 0;
+  Moved moved_;
 };
 
 }  // namespace tutti::tests

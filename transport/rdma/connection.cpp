@@ -9,8 +9,12 @@
 #include "core/check.h"
 #include "core/copy.h"
 #include "transport/ranges.h"
+#include "transport/rdma/rdma_transport.h"
 
 namespace tutti::transport::rdma {
+
+static_assert(RdmaTransport::kEager == kEagerBytes);
+
 namespace {
 
 MessageKey as_it_travels(MessageKey key) {
@@ -137,7 +141,7 @@ std::string RdmaConnection::describe() const {
   std::string out = "rdma ";
   for (std::size_t i = 0; i < queues_.size(); ++i)
     if (i == 0 || rail_of_[i] != rail_of_[i - 1]) out += (i ? ", " : "") + queues_[i]->describe();
-  return fmt::format("{} ({} queue pair{})", out, queues_.size(), queues_.size() == 1 ? "" : "s");
+  return fmt::format("{} ({} queue pair{}{})", out, queues_.size(), queues_.size() == 1 ? "" : "s", !shared_.gpu ? "" : shared_.gpu->direct() ? ", GPU memory direct" : ", GPU memory staged");
 }
 
 void RdmaConnection::fill_keys(const Registration& registration, std::uint32_t* keys) const {

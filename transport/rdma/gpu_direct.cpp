@@ -22,6 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kTrialBytes = 32 << 10;      // each way
 constexpr auto kTrialLimit = 5s;
+constexpr std::uint32_t kTrialId = 0x7fffff00;     // of work requests of two queue pairs, this and the next: no connection's come so far
 constexpr const char* kNames[] = {"LOC", "PIX", "PXB", "PHB", "SYS", "unknown"};
 
 std::vector<std::string_view> parts_of(std::string_view path) {
@@ -81,8 +82,10 @@ struct Trial {
   }
 };
 
+}  // namespace
+
 // One write, from one of two queue pairs of the same port to the other.
-Status write_to_self(Device& device, QueuePair& from, const WriteRequest& request) {
+Status GpuDirect::write_to_self(Device& device, QueuePair& from, const WriteRequest& request) {
   if (const Status status = from.write(request, true, {}); !status) return status;
   const auto end = std::chrono::steady_clock::now() + kTrialLimit;
   for (bool sent = false, arrived = false; !sent || !arrived;) {
@@ -90,6 +93,10 @@ Status write_to_self(Device& device, QueuePair& from, const WriteRequest& reques
     const int got = device.poll(batch);
     for (int i = 0; i < got; ++i) {
       const ibv_wc& wc = batch[std::size_t(i)];
+      if (const auto id = std::uint32_t(wc.wr_id >> 32); id != kTrialId && id != kTrialId + 1) {
+        kept_.push_back(wc);
+        continue;
+      }
       if (wc.status != IBV_WC_SUCCESS) return Status(Code::network, QueuePair::explain(wc.status, {}));
       (wc.wr_id & Queue::kReceiveFlag ? arrived : sent) = true;
     }
@@ -98,8 +105,6 @@ Status write_to_self(Device& device, QueuePair& from, const WriteRequest& reques
   }
   return {};
 }
-
-}  // namespace
 
 const char* name_of(Distance distance) { return kNames[std::size_t(distance)]; }
 
@@ -120,7 +125,7 @@ Distance distance_between(std::string_view one, std::string_view other, bool sam
   return std::max(a.end() - end_a, b.end() - end_b) <= 2 ? Distance::one_switch : Distance::switches;
 }
 
-GpuDirect::GpuDirect(tutti::Device& gpu, const Devices& devices, Distance most) : gpu_(gpu), devices_(devices) {
+GpuDirect::GpuDirect(tutti::Device& gpu, const Devices& devices, Distance most, std::vector<ibv_wc>& kept) : gpu_(gpu), devices_(devices), kept_(kept) {
   for (std::size_t d = 0; d < devices.size(); ++d) reaches_.push_back(find(d, most));
 }
 
@@ -190,7 +195,7 @@ Status GpuDirect::try_out(GpuWay way, std::size_t index) {
   trial.here_key = *here_key;
 
   RdmaCounters ignored;
-  auto one = QueuePair::make(device, index, 0, ignored), other = QueuePair::make(device, index, 1, ignored);
+  auto one = QueuePair::make(device, index, kTrialId, ignored), other = QueuePair::make(device, index, kTrialId + 1, ignored);
   if (!one || !other) return one ? other.status() : one.status();
   const auto gids = preferred_gids(device.port());
   const Gid gid = gids.empty() ? Gid{} : gids[0];
@@ -210,12 +215,13 @@ Status GpuDirect::try_out(GpuWay way, std::size_t index) {
     std::memcpy(source + i, &word, 8);
   }
   const std::string wrong = way == GpuWay::dmabuf ? "by dma-buf" : "by nvidia_peermem";
-  Status status = copy_on(gpu_, nullptr, *there + kTrialBytes, source, kTrialBytes);
+  Status status = copy(*there + kTrialBytes, source, kTrialBytes);
   if (!status) return status;
   status = write_to_self(device, **one, {source, kTrialBytes, (*here_key)->lkey, reinterpret_cast<std::uintptr_t>(*there), (*there_key)->rkey, 0});
   if (status.ok()) status = write_to_self(device, **one, {*there + kTrialBytes, kTrialBytes, (*there_key)->lkey, reinterpret_cast<std::uintptr_t>(by_device), (*here_key)->rkey, 0});
   if (!status) return Status(status.code(), fmt::format("{} it registers the GPU's memory, but cannot use it ({})", wrong, status.text()));
-  status = copy_on(gpu_, nullptr, back, *there, kTrialBytes);
+  status = gpu_.take_remote_writes();
+  if (status.ok()) status = copy(back, *there, kTrialBytes);
   if (!status) return status;
   const bool into = std::memcmp(back, source, kTrialBytes) == 0, out_of = std::memcmp(by_device, source, kTrialBytes) == 0;
   if (into && out_of) return {};

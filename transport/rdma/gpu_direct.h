@@ -11,6 +11,9 @@
 
 namespace tutti::transport::rdma {
 
+class QueuePair;
+struct WriteRequest;
+
 // How far apart two PCI functions are, by their folders under /sys/devices: as NCCL names it. Nearest first.
 enum class Distance : std::uint8_t { local, one_switch, switches, processor, system, unknown };
 const char* name_of(Distance distance);                   // "PIX"
@@ -26,8 +29,8 @@ struct GpuReach {
 
 class GpuDirect {
  public:
-  // Tries it out, which takes milliseconds for each device; nothing else may be under way on them. Both must outlive it.
-  GpuDirect(tutti::Device& gpu, const Devices& devices, Distance most);
+  // Tries it out, which takes milliseconds for each device. What completes on them meanwhile goes into `kept`. All must outlive it.
+  GpuDirect(tutti::Device& gpu, const Devices& devices, Distance most, std::vector<ibv_wc>& kept);
   GpuDirect(const GpuDirect&) = delete;
   GpuDirect& operator=(const GpuDirect&) = delete;
   ~GpuDirect();
@@ -46,9 +49,11 @@ class GpuDirect {
   GpuReach find(std::size_t device, Distance most);
   Result<ibv_mr*> add_by(GpuWay way, Device& device, std::byte* data, std::size_t bytes) const;
   Status try_out(GpuWay way, std::size_t device);
+  Status write_to_self(Device& device, QueuePair& from, const WriteRequest& request);
 
   tutti::Device& gpu_;
   const Devices& devices_;
+  std::vector<ibv_wc>& kept_;
   std::vector<GpuReach> reaches_;
   StreamHandle stream_ = nullptr;      // from the first copy() on
 };

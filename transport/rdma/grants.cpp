@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "transport/ranges.h"
 #include "transport/rdma/connection.h"
 
 namespace tutti::transport::rdma {
@@ -35,7 +36,7 @@ std::uint32_t Grants::free_id() {
 }
 
 void Grants::expect(const SegmentHeader& header, std::byte* place) {
-  if (free_.empty() && messages_.size() == kMostGrants) return queued_.push_back(header);
+  if (free_.empty() && messages_.size() == kMostGrants) return queued_.push_back({header, place});
   const std::uint32_t id = free_id();
   auto message = std::make_shared<Expected>();
   message->pool = shared_.landings.get();
@@ -50,6 +51,7 @@ void Grants::expect(const SegmentHeader& header, std::byte* place) {
     message->told = header.message_bytes;
     return tell(id);
   }
+  if (place && shared_.gpu && of_gpu(place, header.message_bytes)) message->behind = place;
   if (!admit(id)) shared_.waiting.push_back({this, id});
 }
 
@@ -119,6 +121,7 @@ const char* Grants::arrived(std::uint32_t id, std::uint32_t index, std::uint32_t
   SegmentHeader header = message->header;
   header.bytes = bytes;
   header.offset = offset;
+  if (message->behind) return pass_on(id, header), nullptr;
   Lease lease;
   if (message->windowed()) {
     Landed* landed = shared_.landed.take();
@@ -141,9 +144,21 @@ void Grants::finish_if_done(std::uint32_t id) {
   messages_[id].reset();              // leases keep it
   free_.push_back(id);
   if (queued_.empty()) return;
-  const SegmentHeader next = queued_.front();
+  const Queued next = queued_.front();
   queued_.erase(queued_.begin());
-  expect(next, nullptr);
+  expect(next.header, next.place);
+}
+
+// From the window into the GPU's memory.
+void Grants::pass_on(std::uint32_t id, const SegmentHeader& header) {
+  const std::shared_ptr<Expected> message = messages_[id];
+  std::byte* const to = message->behind + header.offset;
+  if (const Status copied = shared_.gpu->copy(to, message->at(header.offset), header.bytes); !copied) return connection_.cannot_copy(copied);
+  shared_.counters.copied_in += header.bytes;
+  ++message->leased;
+  finish_if_done(id);
+  freed(*message, header.offset, header.bytes);
+  shared_.listener.on_segment(connection_.peer(), header, to, {});
 }
 
 bool Grants::has(std::uint32_t id, const MessageKey& key, std::uint64_t offset) const {
@@ -174,7 +189,7 @@ void Grants::freed(Expected& message, std::uint64_t offset, std::uint64_t bytes)
 
 bool Grants::abandon(std::uint32_t communicator) {
   bool users = false, any = false;
-  std::erase_if(queued_, [&](const auto& header) { return header.key.communicator == communicator; });
+  std::erase_if(queued_, [&](const auto& queued) { return queued.header.key.communicator == communicator; });
   for (std::uint32_t id = 0; id < messages_.size(); ++id) {
     if (!messages_[id] || messages_[id]->header.key.communicator != communicator) continue;
     Expected& message = *messages_[id];

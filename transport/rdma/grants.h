@@ -22,6 +22,7 @@ struct Expected {
   std::uint64_t window_bytes = 0;                 // of it, in use: a multiple of the grid
   std::byte* place = nullptr;
   std::shared_ptr<const Registration> memory;     // of the place
+  std::byte* behind = nullptr;                    // a place in a GPU's memory that is not registered: what lands in the window is copied there
   SegmentHeader header;                           // key, message_bytes, call, plan
   std::uint64_t told = 0, arrived = 0, freed = 0; // freed: of the window, without a gap
   std::size_t grid = 0;
@@ -68,12 +69,17 @@ class Grants {
   bool is_first(const MessageKey& key) const;
   void tell(std::uint32_t id);
   void finish_if_done(std::uint32_t id);
+  void pass_on(std::uint32_t id, const SegmentHeader& header);
 
   Shared& shared_;
   RdmaConnection& connection_;
   std::vector<std::shared_ptr<Expected>> messages_;      // by id; null: free
   std::vector<std::uint32_t> free_;
-  std::vector<SegmentHeader> queued_;                    // no id was left for them
+  struct Queued {
+    SegmentHeader header;
+    std::byte* place;
+  };
+  std::vector<Queued> queued_;                           // no id was left for them
 };
 
 }  // namespace tutti::transport::rdma

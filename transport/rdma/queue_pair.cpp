@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/errno_text.h"
+#include "transport/ranges.h"
 
 namespace tutti::transport::rdma {
 namespace {
@@ -119,7 +120,8 @@ Status QueuePair::write(const WriteRequest& wanted, bool signaled, const Posted&
   request.wr.rdma.rkey = wanted.remote_key;
   signaled = signaled || unsignaled_ + 1 >= kSends / 4;      // the send queue is freed by completions alone
   if (signaled) request.send_flags |= IBV_SEND_SIGNALED;
-  if (wanted.bytes > 0 && wanted.bytes <= inline_bytes_) request.send_flags |= IBV_SEND_INLINE, ++counters_.inlined;
+  // The processor reads what goes inline: not the rest of a message in a GPU's memory.
+  if (wanted.bytes > 0 && wanted.bytes <= inline_bytes_ && (posted.cell || !of_gpu(wanted.data, wanted.bytes))) request.send_flags |= IBV_SEND_INLINE, ++counters_.inlined;
   if (const int error = ibv_post_send(pair_, &request, &bad); error != 0) return Status(Code::network, fmt::format("{}: ibv_post_send: {}", describe(), errno_text(error)));
   ++counters_.doorbells;
   keep(posted, wanted.bytes, signaled);

@@ -46,9 +46,11 @@ class RdmaTransport : public Transport {
   virtual const rdma::RdmaCounters& counters() const = 0;
   // Of its ports, those that their kernel drivers count. Reads a few files of /sys.
   virtual std::vector<rdma::PortError> port_errors() const = 0;
-  // GPUDirect: tries out whether its devices come to that GPU's memory, which takes milliseconds; before the first connect(). Tells what came out,
-  // one line for each device. Must outlive it.
-  virtual void use_gpu(Device& gpu) = 0;
+  // GPUDirect: tries out whether its devices come to that GPU's memory, which takes milliseconds, and logs what came out, one line for each
+  // device. ok: all of them do, and messages longer than kEager may be sent from and received into it. unsupported: the lines of those that do
+  // not. Once; must outlive it.
+  virtual Status use_gpu(Device& gpu) = 0;
+  static constexpr std::size_t kEager = 8 << 10;      // Connection::eager_bytes()
   // Whether a message longer than eager_bytes() may be sent from, or received into, these bytes of a GPU's memory (a range of transport/ranges.h
   // that says so). False: it is to be staged in host memory.
   virtual bool reaches(const std::byte* data, std::size_t bytes) = 0;

@@ -124,12 +124,17 @@ std::vector<PortError> VerbsTransport::port_errors() const {
   return out;
 }
 
-void VerbsTransport::use_gpu(tutti::Device& gpu) {
-  TUTTI_CHECK(links_.empty() && joining_ == 0);
-  gpu_ = std::make_unique<GpuDirect>(gpu, shared_.devices, distance_named(shared_.options.gpu_distance));
+Status VerbsTransport::use_gpu(tutti::Device& gpu) {
+  TUTTI_CHECK(!gpu_ && !polling_);
+  gpu_ = std::make_unique<GpuDirect>(gpu, shared_.devices, distance_named(shared_.options.gpu_distance), shared_.kept);
   shared_.registrations.use(gpu_.get());
   shared_.gpu = gpu_.get();
-  for (const std::string& line : gpu_->describe()) log::write(log::Level::info, "GPUDirect RDMA " + line);
+  std::string off;
+  for (const std::string& line : gpu_->describe()) {
+    log::write(log::Level::info, "GPUDirect RDMA " + line);
+    if (line.starts_with("off")) off += (off.empty() ? "" : "; ") + line;
+  }
+  return off.empty() ? Status() : Status(Code::unsupported, off);
 }
 
 bool VerbsTransport::reaches(const std::byte* data, std::size_t bytes) { return shared_.registrations.find(data, bytes) != nullptr; }

@@ -24,7 +24,7 @@ class VerbsTransport final : public RdmaTransport {
   std::uint64_t progress(int peer) const override;
   std::uint64_t sent_again(int peer) const override;
   void disconnect(int peer) override;
-  void use_gpu(tutti::Device& gpu) override;
+  Status use_gpu(tutti::Device& gpu) override;
   bool reaches(const std::byte* data, std::size_t bytes) override;
   std::string describe_devices() const override;
 
