@@ -49,6 +49,7 @@ using Form = std::variant<AllReduce, ReduceScatter, AllGather, Broadcast, Reduce
 Collective collective_of(const Form& form);
 Result<Prepared> prepare(const Form& form, Rank self);
 int peer_of(const Form& form);  // of a send or receive; else -1
+inline bool sends(const Form& form) { return std::holds_alternative<Send>(form); }
 
 class Relay : public std::enable_shared_from_this<Relay> {
   struct Lane;
@@ -166,6 +167,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Result<Manifest*> manifest(std::size_t bytes);
   Result<std::shared_ptr<Manifest>> take(std::vector<std::shared_ptr<Manifest>>& from, std::size_t bytes);
 
+  static bool is_kernel(const std::shared_ptr<Call>& call) { return call->kernel != 0; }
   static void arrived(void* lane);
   static void entered(void* self);
   static void passed(void* keeps);
