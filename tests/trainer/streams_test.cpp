@@ -21,7 +21,7 @@ class StreamedBackend final : public EmulatedBackend {
   StreamedBackend(twin::TwinDevice& gpu, bool forgets_waits)
       : gpu_(gpu), forgets_waits_(forgets_waits), stream_(gpu.make_stream()), exchanges_(gpu.make_stream()) {}
   ~StreamedBackend() override {
-    EXPECT_TRUE(gpu_.synchronize(exchanges_));
+    end_exchanges();
     release_rooms();
     settle();
   }
@@ -40,6 +40,8 @@ class StreamedBackend final : public EmulatedBackend {
     ++waits;
     if (!forgets_waits_) require(gpu_.wait(stream_, mark.get()));
   }
+  // What exchanges work on may be given back then, also where nobody has waited for them.
+  void end_exchanges() { EXPECT_TRUE(gpu_.synchronize(exchanges_)); }
   std::size_t waits = 0;
 
  protected:
@@ -77,10 +79,20 @@ void train_on_rank(const trainer::Options& o, Communicator& communicator, Backen
   Threads threads(1);
   Trace trace(false, communicator.rank());
   Training training(o, Tokens::of_text(generated_text(1 << 12)), communicator, backend, threads, trace);
-  training.start();
-  for (long step = 0; step < o.steps; ++step) outcome.losses.push_back(training.step().loss);
-  training.compare_ranks();
-  require(communicator.barrier().wait());
+  const auto end_exchanges = [&] {
+    if (auto* const streamed = dynamic_cast<StreamedBackend*>(&backend)) streamed->end_exchanges();
+  };
+  try {
+    training.start();
+    for (long step = 0; step < o.steps; ++step) outcome.losses.push_back(training.step().loss);
+    training.compare_ranks();
+    require(communicator.barrier().wait());
+  } catch (const Failure& failure) {
+    communicator.abort(failure.what());
+    end_exchanges();
+    throw;
+  }
+  end_exchanges();
 }
 
 // Ranks as threads. Without `streams` they are on the host.
