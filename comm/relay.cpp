@@ -61,7 +61,6 @@ void give_back_area(const std::shared_ptr<Device>& device, std::byte* area) {
   areas().emplace_back(device, area);
 }
 
-
 // An allocation, or several that lie side by side, with all these bytes.
 std::optional<Device::Allocation> allocation_of(Device& device, const std::byte* data, std::uint64_t bytes) {
   constexpr std::uint64_t kPrime = 0x100000001b3;
@@ -284,8 +283,8 @@ Status Relay::make_straight(Call& call, const StraightWay& way) {
     if (const std::uint64_t bytes = scratch_bytes_of(*way.program, call.checked.binding); bytes > 0) {
       auto taken = take(asides_, bytes);
       if (!taken) return taken.status();
-      call.aside = {(*taken)->memory, [m = *taken](std::byte*) { m->in_use.store(false, std::memory_order_release); }};
-      (void)transport::add_range((*taken)->memory, (*taken)->bytes, true);
+      call.aside = {(*taken)->memory, [m = *taken, calls = straight_calls_](std::byte*) { m->in_use.store(false, std::memory_order_release); }};
+      if (!transport::range_of((*taken)->memory, (*taken)->bytes)) (void)transport::add_range((*taken)->memory, (*taken)->bytes, true);
     }
     call.straight = {straight_stage(call.checked, way.program, call.aside.get())};
   } else {
@@ -295,20 +294,31 @@ Status Relay::make_straight(Call& call, const StraightWay& way) {
       area_ = *made;
       note(area_, StraightReduction::kArea);
     }
-    call.straight = straight_stages(call.checked, member_->rank(), member_->rank_count(), way.reduction, area_);
+    call.straight = straight_stages(call.checked, member_->rank(), member_->rank_count(), way.reduction, area_,
+                                    {device_->reaches(call.checked.binding.input), !call.checked.binding.output || device_->reaches(call.checked.binding.output)});
   }
   p.slices = std::uint32_t(call.straight.size());
   return {};
 }
 
-// Memory of the host is none of the GPU's. Whenever an allocation is met for the first time, those that are gone are let go.
+// Memory of the host is none of the GPU's. When an allocation is met for the first time and no call is under way, those that are gone are let go.
 void Relay::note(const std::byte* data, std::uint64_t bytes) {
-  const auto whole = allocation_of(*device_, data, bytes);
-  if (!whole || !transport::note_gpu_range(whole->data, whole->bytes, device_.get(), whole->number)) return;
-  for (const transport::Range& range : transport::ranges_of_gpu(device_.get())) {
+  const auto is_now = [&](const transport::Range& range) {
     const auto now = allocation_of(*device_, range.data, range.bytes);
-    if (!now || now->data != range.data || now->bytes != range.bytes || now->number != range.allocation) (void)transport::drop_range(range.data);
+    return now && now->data == range.data && now->bytes == range.bytes && now->number == range.allocation;
+  };
+  if (const auto known = transport::range_of(data, bytes); known && known->owner == device_.get() && is_now(*known)) return;
+  auto whole = allocation_of(*device_, data, bytes);
+  if (!whole) return;
+  for (const transport::Range& range : transport::ranges_of_gpu(device_.get())) {      // calls that are under way may be in a part of it
+    const std::byte* const begin = std::min(range.data, whole->data);
+    const std::byte* const end = std::max(range.data + range.bytes, whole->data + whole->bytes);
+    if (range.data >= whole->data + whole->bytes || whole->data >= range.data + range.bytes) continue;
+    if (const auto both = allocation_of(*device_, begin, std::uint64_t(end - begin))) whole = both;
   }
+  if (!transport::note_gpu_range(whole->data, whole->bytes, device_.get(), whole->number) || straight_calls_.use_count() > 1) return;
+  for (const transport::Range& range : transport::ranges_of_gpu(device_.get()))
+    if (!is_now(range)) (void)transport::drop_range(range.data);
 }
 
 // Under the engine's lock.

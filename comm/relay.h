@@ -184,6 +184,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   StreamHandle last_stream_ = nullptr;
   bool any_ = false;
   std::vector<std::shared_ptr<Manifest>> manifests_, asides_;
+  std::shared_ptr<char> straight_calls_ = std::make_shared<char>();      // streams hold it for those that they have not passed
   std::unique_ptr<PeerMemory> peers_;
   std::uint32_t kernel_ = 0, meeting_ = 1;  // the last kernel's number, the next one's first meeting
 

@@ -63,7 +63,8 @@ bool Relay::advance(Lane& lane) {
   for (; !lane.running.empty() && lane.running.front().operation->complete(); any = true) {
     if (!lane.running.front().operation->status().ok()) return any;  // its verdict is everybody's, and on its way
     if (Status seen = lane.straight ? device_->take_remote_writes() : Status(); !seen.ok()) {
-      member_->engine()->fail(*member_, seen);
+      Engine& engine = *member_->engine();
+      engine.fail(*member_, Status(seen.code(), fmt::format("{}, {}: {}", engine.describe(engine.world_rank()), device_->describe(), seen.text()), member_->rank()));
       return true;
     }
     std::atomic_ref(*lane.done).store(lane.running.front().number, std::memory_order_release);

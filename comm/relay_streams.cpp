@@ -18,13 +18,14 @@ Status Relay::enqueue(Calls calls) {
   const StreamHandle told_on = kernels ? peers_->stream() : stream;
   auto keep = std::make_unique<Keep>(Keep{shared_from_this(), std::uint32_t(calls.size())});
   for (const auto& call : calls)
-    if (call->aside) keep->asides.push_back(call->aside);
+    if (!call->straight.empty()) keep->asides.push_back(call->aside ? call->aside : std::shared_ptr<std::byte>(straight_calls_, nullptr));
   Status status;
   if (any_ && stream != last_stream_) status = device_->wait(stream, last_);
   if (status.ok()) status = alone ? enqueue_alone(*calls[0]) : enqueue_group(calls, *keep);
   any_ = true;
   last_stream_ = stream;
   const auto then = [&](Status next) { status = status.ok() ? std::move(next) : status; };
+  if (!status.ok() && beside_) (void)follow(stream, beside_);      // what is there knows this object, too
   then(device_->record(stream, last_));
   if (kernels) then(device_->wait(told_on, last_));
   then(device_->call(told_on, status.ok() ? &passed : &let_go, keep.get()));
@@ -119,9 +120,11 @@ Status Relay::enqueue_straight_in(const Call& call, std::uint32_t stage) {
 
 Status Relay::enqueue_straight_out(const Call& call, std::uint32_t stage) {
   if (Status s = device_->await(call.on, call.passage.done, call.passage.first + stage); !s.ok()) return s;
+  if (const auto& adds = call.straight[stage].adds)
+    if (Status s = device_->reduce(call.on, *adds); !s.ok()) return s;
   for (const auto& copy : call.straight[stage].after)
     if (Status s = device_->copy(call.on, copy.to, copy.from, {copy.bytes}); !s.ok()) return s;
-  return call.straight[stage].adds ? device_->reduce(call.on, *call.straight[stage].adds) : Status();
+  return {};
 }
 
 Status Relay::copy_rows(const Call& call, std::uint32_t slice, bool in) {

@@ -123,7 +123,7 @@ bool reduces_straight(const Prepared& call, int ranks, std::uint64_t least) {
 }
 
 // Pieces take turns at the halves of the area: the exchange of the next one is begun before this one's is waited for.
-std::vector<StraightStage> straight_stages(const Prepared& call, int rank, int ranks, const StraightReduction& by, std::byte* area) {
+std::vector<StraightStage> straight_stages(const Prepared& call, int rank, int ranks, const StraightReduction& by, std::byte* area, Reached reached) {
   const std::uint64_t element = size_of(call.binding.type), pieces = pieces_of(call), half = StraightReduction::kArea / 2;
   const bool scatters = call.call.collective == Collective::reduce_scatter;
   const bool has_output = call.call.collective != Collective::reduce || rank == call.call.root;
@@ -144,13 +144,18 @@ std::vector<StraightStage> straight_stages(const Prepared& call, int rank, int r
     adds.divide_by = call.call.op == ReduceOp::avg ? std::uint32_t(ranks) : 1;
     adds.n = ranks;
     adds.count = own.count;
-    for (int r = 0; r < ranks; ++r) adds.inputs[r] = r == rank ? call.binding.input + own.begin * element : come + std::uint64_t(r) * row;
+    const std::byte* const mine = call.binding.input + own.begin * element;
+    std::byte* const own_row = come + std::uint64_t(rank) * row;      // nobody else's share comes there
+    for (int r = 0; r < ranks; ++r) adds.inputs[r] = r == rank && reached.input ? mine : come + std::uint64_t(r) * row;
+    if (!reached.input) exchange.before.push_back({own_row, mine, own.count * element});
     const std::uint64_t place = scatters ? own.begin - std::uint64_t(rank) * call.call.count : own.begin;
-    adds.out = has_output ? call.binding.output + place * element : come + std::uint64_t(ranks) * row;
+    std::byte* const result = has_output ? call.binding.output + place * element : nullptr;
+    adds.out = result && reached.output ? result : come + std::uint64_t(ranks) * row;
+    if (result && !reached.output) exchange.after.push_back({result, adds.out, own.count * element});
     exchanges.push_back(exchange);
     if (scatters) continue;
 
-    StraightStage gather{part_of(call, adds.out, call.binding.output), by.gather, {}, {}, {}, 0};
+    StraightStage gather{part_of(call, result ? result : adds.out, call.binding.output), by.gather, {}, {}, {}, 0};
     gather.operation.binding.in = gather.operation.binding.out = blocks_of(shares);
     gather.operation.in_place = has_output;
     gathers.push_back(gather);

@@ -23,7 +23,7 @@ struct StraightStage {
   Prepared operation;
   std::shared_ptr<const Program> program;
   std::vector<Copy> before, after;         // by the stream
-  std::optional<DeviceReduction> adds;     // by the stream, behind it
+  std::optional<DeviceReduction> adds;     // by the stream, between the operation and the copies after it
   std::uint32_t ahead = 0;                 // so many further ones are begun before the stream waits for this one
 };
 
@@ -43,7 +43,11 @@ struct StraightReduction {
 };
 // Whether it can be, with messages longer than `least`. The same on all ranks.
 bool reduces_straight(const Prepared& call, int ranks, std::uint64_t least);
-std::vector<StraightStage> straight_stages(const Prepared& call, int rank, int ranks, const StraightReduction& by, std::byte* area);
+// What the GPU does not reach, of input and output, is copied by the stream: kernels touch the GPU's memory alone.
+struct Reached {
+  bool input = true, output = true;
+};
+std::vector<StraightStage> straight_stages(const Prepared& call, int rank, int ranks, const StraightReduction& by, std::byte* area, Reached reached);
 
 // How a call goes; neither: it does not.
 struct StraightWay {

@@ -105,7 +105,9 @@ Member::GpuChoice Member::gpu_choice(const Prepared& call) {
   return gpu_choices_[key] = {best.way, best.seconds};
 }
 
+// The `_v` forms' places are each rank's own, so they would not all decide alike.
 StraightWay Member::straight_way(const Form& form, const Prepared& call) {
+  if (std::holds_alternative<AllGatherV>(form) || std::holds_alternative<ReduceScatterV>(form)) return {};
   auto held = engine_->lock();
   const int peer = peer_of(form);
   if (peer < 0) return {straight_program(call), straight_reduction(call)};

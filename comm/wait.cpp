@@ -47,6 +47,7 @@ void pause_cpu() {
 bool Engine::progress() {
   const std::uint64_t before = deliveries_;
   bool any = false;
+  if (++passes_ % kLoopEvery == 0) any |= loop_->run(Nanoseconds(0));      // first: it takes the alarms that relays look for
   for (auto* t : wires_) any |= t->poll();
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     const std::shared_ptr<Operation> operation =
@@ -56,7 +57,6 @@ bool Engine::progress() {
     if (operation->execution && operation->execution->finished()) complete(*operation, {});
   }
   for (std::size_t i = 0; i < relays_.size(); ++i) any |= relays_[i]->advance();
-  if (++passes_ % kLoopEvery == 0) any |= loop_->run(Nanoseconds(0));
   return any || deliveries_ != before;
 }
 
@@ -137,7 +137,10 @@ void Engine::wait(Operation& operation, Nanoseconds limit) {
   if (wary_ > 0) --wary_;
   --drivers_;
   if (queued_) turn_.notify_all();
-  if (drivers_ == 0 && !pending_.empty() && !expects_wait_) bell_.ring();
+  if (drivers_ == 0 && !pending_.empty() && (!expects_wait_ || !relays_.empty())) {
+    if (!relays_.empty()) alarmed_ = true;      // nobody waits for what streams have told of
+    bell_.ring();
+  }
   const bool callbacks = !callbacks_.empty();
   held.unlock();
   if (callbacks) run_callbacks();

@@ -89,6 +89,7 @@ void straight_ranks(int count, std::uint64_t seed, const std::function<void(Stra
     network.gpus.push_back(std::make_shared<TwinDevice>(seed * 100 + std::uint64_t(r)));
     network.gpus.back()->exports_memory = reached(r);
   }
+  const bool all_reached = std::all_of(network.gpus.begin(), network.gpus.end(), [](const auto& gpu) { return gpu->exports_memory.load(); });
   const auto id = Communicator::make_unique_id();
   ASSERT_TRUE(id.ok()) << id.status().to_string();
   std::vector<std::thread> threads;
@@ -102,6 +103,9 @@ void straight_ranks(int count, std::uint64_t seed, const std::function<void(Stra
       const auto how = rank.comm.use_gpu();
       ASSERT_TRUE(how.ok()) << how.status().to_string();
       Straight straight{rank, network, *how};
+      if (all_reached) {
+        EXPECT_THAT(*how, HasSubstr("straight between the memory of the GPUs by GPUDirect RDMA: sends, receives and collectives"));
+      }
       body(straight);
     });
   for (auto& thread : threads) thread.join();
@@ -152,7 +156,6 @@ class Straights : public testing::TestWithParam<int> {};
 // Whatever the size: 8 bytes, as long as a cell, not a multiple of anything, more than a slot.
 TEST_P(Straights, EveryCollectiveThatCopies) {
   straight_ranks(GetParam(), 1, [](Straight& s) {
-    EXPECT_THAT(s.how, HasSubstr("straight between the memory of the GPUs by GPUDirect RDMA: sends, receives and collectives"));
     std::uint64_t seed = 1;
     for (const std::size_t n : {std::size_t(1), std::size_t(1024), std::size_t(1025), std::size_t(20011), kSliceOfI64 + 3}) copying_collectives(s.rank, n, s.rank.count - 1, seed += 20);
   });
@@ -466,6 +469,53 @@ TEST(Straight, TheStreamGoesOnWhenTheOperationFails) {
     EXPECT_TRUE(r.gpu->has_run(r.stream));
     r.comm.destroy();
     EXPECT_EQ(r.gpu->pinned_bytes(), 0u);
+  });
+}
+
+// Kernels do not touch the host's memory.
+TEST(Straight, ReductionsWithBuffersOfTheHost) {
+  for (const bool in : {false, true}) {
+    for (const bool out : {false, true}) {
+      straight_ranks(2, 39, [=](Straight& s) {
+        Rank& r = s.rank;
+        constexpr std::size_t n = 50021, block = 20011;
+        const std::vector<float> values = floats(r.rank, 2 * n, 3);
+        const void* const input = in ? static_cast<const void*>(values.data()) : upload(r, values);
+        std::vector<float> here(n), part(block), sum(n);
+        std::byte *const there = upload(r, here), *const part_there = upload(r, part), *const sum_there = upload(r, sum);
+        for (Work work : {r.comm.all_reduce({.input = input, .output = out ? static_cast<void*>(here.data()) : there, .count = n, .type = DataType::f32, .stream = r.stream}),
+                          r.comm.reduce_scatter({.input = input, .output = out ? static_cast<void*>(part.data()) : part_there, .count = block, .type = DataType::f32, .op = ReduceOp::max, .stream = r.stream}),
+                          r.comm.reduce({.input = input, .output = out ? static_cast<void*>(sum.data()) : sum_there, .count = n, .type = DataType::f32, .root = 1, .stream = r.stream})})
+          ASSERT_TRUE(work.wait().ok()) << work.status().to_string();
+        ASSERT_TRUE(r.gpu->has_run(r.stream));
+        expect_reduced(out ? here : download(r, there, n), 2, 2 * n, 0, ReduceOp::sum, 3);
+        expect_reduced(out ? part : download(r, part_there, block), 2, 2 * n, std::size_t(r.rank) * block, ReduceOp::max, 3);
+        if (r.rank == 1) expect_reduced(out ? sum : download(r, sum_there, n), 2, 2 * n, 0, ReduceOp::sum, 3);
+      });
+    }
+  }
+}
+
+// Where a rank's blocks lie is its own business.
+TEST(Straight, FormsWithCountsOfTheirOwnAreStagedOnAllRanks) {
+  straight_ranks(2, 40, [](Straight& s) {
+    Rank& r = s.rank;
+    constexpr std::size_t n = 20011;
+    const std::vector<std::size_t> counts{n, n}, apart = r.rank == 0 ? std::vector<std::size_t>() : std::vector<std::size_t>{0, n + 7};
+    std::vector<float> packed = floats(r.rank, 2 * n, 4), spread = packed;
+    if (r.rank == 1) spread.insert(spread.begin() + n, 7, 0.0f);
+    std::byte *const in = upload(r, spread), *const part = upload(r, std::vector<float>(n)), *const all = upload(r, std::vector<float>(2 * n + 7));
+    for (Work work : {r.comm.reduce_scatter_v({.input = in, .output = part, .counts = counts, .offsets = apart, .type = DataType::f32, .stream = r.stream}),
+                      r.comm.all_gather_v({.input = in, .output = all, .counts = counts, .offsets = apart, .type = DataType::f32, .stream = r.stream})})
+      ASSERT_TRUE(work.wait().ok()) << work.status().to_string();
+    ASSERT_TRUE(r.gpu->has_run(r.stream));
+    expect_reduced(download(r, part, n), 2, 2 * n, std::size_t(r.rank) * n, ReduceOp::sum, 4);
+    const std::vector<float> got = download(r, all, 2 * n + 7);
+    for (int k = 0; k < 2; ++k) {
+      const std::vector<float> wanted = floats(k, 2 * n, 4);
+      const std::size_t at = k == 0 ? 0 : n + (r.rank == 1 ? 7 : 0);
+      EXPECT_TRUE(std::equal(wanted.begin(), wanted.begin() + n, got.begin() + std::ptrdiff_t(at))) << k;
+    }
   });
 }
 

@@ -389,6 +389,8 @@ Status TwinDevice::carry(StreamHandle stream, const Carriage& carriage) {
 }
 
 Status TwinDevice::reduce(StreamHandle stream, const DeviceReduction& given) {
+  for (int k = 0; k < given.n && given.count > 0; ++k)
+    if (!reaches(given.inputs[k]) || !reaches(given.out)) return Status(Code::internal, "reduce: a kernel would touch memory that the GPU does not reach");
   std::vector<double> factors(given.factors, given.factors + (given.factors ? given.n : 0));
   return enqueue(stream,
                  {nullptr, [this, given, factors] {

@@ -94,7 +94,7 @@ class RdmaConnection final : public Connection {
   void fill_keys(const Registration& registration, std::uint32_t* keys) const;
   std::shared_ptr<const Registration> registered(const std::byte* data, std::uint64_t bytes) const;
   void released(Landed& landed);
-  void cannot_copy(const Status& why) { fail(why); }
+  void cannot_copy(const Status& why) { fail(Status(why.code(), "bytes for the memory of this rank's GPU: " + why.text())); }
 
  private:
   enum class State { joining, up, broken, over };

@@ -70,14 +70,12 @@ Status copy_on(tutti::Device& gpu, StreamHandle stream, std::byte* to, const std
 struct Trial {
   tutti::Device& gpu;
   Device& device;
-  std::byte* there = nullptr;      // 2 * kTrialBytes: written by the device; read by it
-  std::byte* here = nullptr;       // the same the other way round, pinned
+  std::byte* here = nullptr;       // pinned
   ibv_mr* there_key = nullptr;
   ibv_mr* here_key = nullptr;
   ~Trial() {
     for (ibv_mr* key : {there_key, here_key})
       if (key) device.drop(key);
-    if (there) gpu.release(there);
     if (here) gpu.release_pinned(here);
   }
 };
@@ -181,10 +179,12 @@ Result<ibv_mr*> GpuDirect::add(std::size_t device, std::byte* data, std::size_t 
 Status GpuDirect::try_out(GpuWay way, std::size_t index) {
   Device& device = *devices_[index];
   Trial trial{gpu_, device};
-  auto there = gpu_.allocate(2 * kTrialBytes);
-  if (!there) return there.status();
-  trial.there = *there;
-  auto there_key = add_by(way, device, *there, 2 * kTrialBytes);
+  if (!there_) {
+    auto made = gpu_.allocate(2 * kTrialBytes);
+    if (!made) return made.status();
+    there_ = *made;
+  }
+  auto there_key = add_by(way, device, there_, 2 * kTrialBytes);
   if (!there_key) return there_key.status();
   trial.there_key = *there_key;
   auto here = gpu_.allocate_pinned(3 * kTrialBytes);
@@ -215,13 +215,13 @@ Status GpuDirect::try_out(GpuWay way, std::size_t index) {
     std::memcpy(source + i, &word, 8);
   }
   const std::string wrong = way == GpuWay::dmabuf ? "by dma-buf" : "by nvidia_peermem";
-  Status status = copy(*there + kTrialBytes, source, kTrialBytes);
+  Status status = copy(there_ + kTrialBytes, source, kTrialBytes);
   if (!status) return status;
-  status = write_to_self(device, **one, {source, kTrialBytes, (*here_key)->lkey, reinterpret_cast<std::uintptr_t>(*there), (*there_key)->rkey, 0});
-  if (status.ok()) status = write_to_self(device, **one, {*there + kTrialBytes, kTrialBytes, (*there_key)->lkey, reinterpret_cast<std::uintptr_t>(by_device), (*here_key)->rkey, 0});
+  status = write_to_self(device, **one, {source, kTrialBytes, (*here_key)->lkey, reinterpret_cast<std::uintptr_t>(there_), (*there_key)->rkey, 0});
+  if (status.ok()) status = write_to_self(device, **one, {there_ + kTrialBytes, kTrialBytes, (*there_key)->lkey, reinterpret_cast<std::uintptr_t>(by_device), (*here_key)->rkey, 0});
   if (!status) return Status(status.code(), fmt::format("{} it registers the GPU's memory, but cannot use it ({})", wrong, status.text()));
   status = gpu_.take_remote_writes();
-  if (status.ok()) status = copy(back, *there, kTrialBytes);
+  if (status.ok()) status = copy(back, there_, kTrialBytes);
   if (!status) return status;
   const bool into = std::memcmp(back, source, kTrialBytes) == 0, out_of = std::memcmp(by_device, source, kTrialBytes) == 0;
   if (into && out_of) return {};

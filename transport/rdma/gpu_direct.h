@@ -56,6 +56,7 @@ class GpuDirect {
   std::vector<ibv_wc>& kept_;
   std::vector<GpuReach> reaches_;
   StreamHandle stream_ = nullptr;      // from the first copy() on
+  std::byte* there_ = nullptr;         // of the GPU's, for trials: written by the device; read by it. Kept: to free it waits for all of the GPU's streams
 };
 
 }  // namespace tutti::transport::rdma

@@ -110,6 +110,8 @@ const char* Grants::arrived(std::uint32_t id, std::uint32_t index, std::uint32_t
   const std::shared_ptr<Expected> message = messages_[id];
   const std::uint32_t before = message->begun_bytes(index);
   const std::uint64_t offset = std::uint64_t(index) * message->grid + before;
+  if (message->behind && !message->abandoned)      // first: what is not in its place has not arrived
+    if (const Status copied = shared_.gpu->copy(message->behind + offset, message->at(offset), bytes); !copied) return connection_.cannot_copy(copied), nullptr;
   if (before + bytes == message->cell_bytes(index)) {
     message->whole[index] = true;
     message->begun.erase(index);
@@ -149,11 +151,10 @@ void Grants::finish_if_done(std::uint32_t id) {
   expect(next.header, next.place);
 }
 
-// From the window into the GPU's memory.
+// What has been copied from the window into the GPU's memory.
 void Grants::pass_on(std::uint32_t id, const SegmentHeader& header) {
   const std::shared_ptr<Expected> message = messages_[id];
   std::byte* const to = message->behind + header.offset;
-  if (const Status copied = shared_.gpu->copy(to, message->at(header.offset), header.bytes); !copied) return connection_.cannot_copy(copied);
   shared_.counters.copied_in += header.bytes;
   ++message->leased;
   finish_if_done(id);

@@ -10,7 +10,7 @@
 
 namespace tutti::transport::rdma {
 
-SocketQueue::SocketQueue(std::unique_ptr<Stream> stream, std::uint32_t id, RdmaCounters& counters, Place place, GpuDirect* gpu)
+SocketQueue::SocketQueue(std::unique_ptr<Stream> stream, std::uint32_t id, RdmaCounters& counters, Place place, GpuDirect* const& gpu)
     : Queue(id, counters), stream_(std::move(stream)), description_(fmt::format("over a socket, {} -> {}", stream_->local_address(), stream_->remote_address())), place_(std::move(place)), gpu_(gpu) {
   usable_ = true;
   stream_->when_readable([] {});       // what comes ends a sleep; poll() reads it

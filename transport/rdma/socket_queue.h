@@ -19,8 +19,8 @@ class SocketQueue final : public Queue {
   using Place = std::function<std::byte*(std::uint32_t immediate, std::uint32_t bytes)>;
   // As a device would tell it. May stop this queue.
   using OnCompletion = std::function<void(const ibv_wc&)>;
-  // `gpu`: whose memory may be meant, or null.
-  SocketQueue(std::unique_ptr<Stream> stream, std::uint32_t id, RdmaCounters& counters, Place place, GpuDirect* gpu);
+  // `gpu`: whose memory may be meant, or null; it may come later, and outlives this.
+  SocketQueue(std::unique_ptr<Stream> stream, std::uint32_t id, RdmaCounters& counters, Place place, GpuDirect* const& gpu);
 
   // Moves what can be moved without blocking. Returns whether anything was.
   bool poll(const OnCompletion& on_completion);
@@ -54,7 +54,7 @@ class SocketQueue final : public Queue {
   std::unique_ptr<Stream> stream_;
   const std::string description_;
   Place place_;
-  GpuDirect* const gpu_;
+  GpuDirect* const& gpu_;
   std::string why_;
   bool told_ = false;                  // of the failure
   std::deque<Out> out_;

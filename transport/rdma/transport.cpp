@@ -544,7 +544,9 @@ bool VerbsTransport::prepare_sleep() {
   return armed && shared_.kept.empty();         // what makes no event has to be looked for
 }
 
+// While it joins, whoever looks at the loop next is told, and polls.
 void VerbsTransport::wake_done() {
+  if (joining_ > 0) return;
   for (const auto& device : shared_.devices) device->take_events();
 }
 
