@@ -179,16 +179,14 @@ Status Relay::enqueue_group(Calls calls, Keep& keep) {
     }
   }
   if (std::any_of(calls.begin(), calls.end(), is_kernel)) return enqueue_beside(pairs, collectives, stream, keep);
-  if (!straight.empty()) {
-    if (Status s = follow(beside_, stream); !s.ok()) return s;
-    for (const auto& call : straight) {
-      call->on = beside_;
-      if (Status s = enqueue_straight(*call); !s.ok()) return s;
-    }
-  }
+  if (Status s = straight.empty() ? Status() : follow(beside_, stream); !s.ok()) return s;
   for (const auto& call : straight_pairs)
     if (Status s = enqueue_straight_in(*call, 0); !s.ok()) return s;
   if (Status s = all.empty() ? Status() : carry(all, stream, keep); !s.ok()) return s;
+  for (const auto& call : straight) {      // behind the sends: a full stream holds up whoever puts more on it
+    call->on = beside_;
+    if (Status s = enqueue_straight(*call); !s.ok()) return s;
+  }
   for (const auto& call : straight_pairs)
     if (Status s = enqueue_straight_out(*call, 0); !s.ok()) return s;
   return straight.empty() ? Status() : follow(stream, beside_);
