@@ -299,12 +299,7 @@ TEST(Straight, KeepsTheOrderOfTheStream) {
       Rank& r = s.rank;
       constexpr std::size_t n = 9001;
       std::int64_t *const a = r.make(drawn(r.rank, n, seed)), *const b = r.make(n);
-      DeviceReduction twice;
-      twice.type = kType;
-      twice.out = reinterpret_cast<std::byte*>(a);
-      twice.inputs[0] = twice.inputs[1] = reinterpret_cast<const std::byte*>(b);
-      twice.n = 2;
-      twice.count = n;
+      const DeviceReduction twice = twice_of(b, a, n);
       Values expected = drawn(0, n, seed);
       for (int k = 0; k < 4; ++k) {
         (void)r.comm.broadcast({.input = a, .output = b, .count = n, .type = kType, .root = k % 2, .stream = r.stream});

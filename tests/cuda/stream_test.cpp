@@ -178,12 +178,7 @@ bool chain_is_right(Rank& r, std::uint64_t seed, std::size_t n) {
           .ok());
   EXPECT_TRUE(r.gpu->record(other, ready).ok());
   EXPECT_TRUE(r.gpu->wait(r.stream, ready).ok());
-  DeviceReduction twice;
-  twice.type = kType;
-  twice.out = reinterpret_cast<std::byte*>(a);
-  twice.inputs[0] = twice.inputs[1] = reinterpret_cast<const std::byte*>(b);
-  twice.n = 2;
-  twice.count = n;
+  const DeviceReduction twice = twice_of(b, a, n);
   Values expected = sum_of(r.count, n, seed);
   for (int k = 0; k < 3; ++k) {
     (void)r.comm.all_reduce({.input = a, .output = b, .count = n, .type = kType, .stream = r.stream});
