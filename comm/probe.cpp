@@ -153,6 +153,9 @@ Result<Trials> try_candidates(const Member& member, const Prices& prices) {
     if (!plans) return plans.status();
     std::erase_if(*plans,
                   [limit = plans->front().seconds * kTrialNearness](const Plan& plan) { return plan.seconds > limit; });
+    // Two ranks make one schedule of two_shot, ring and others: one speaks for all.
+    if (ranks.size() == 2)
+      plans->erase(std::unique(plans->begin(), plans->end(), [](const Plan& a, const Plan& b) { return a.seconds == b.seconds; }), plans->end());
     plans->resize(std::min(plans->size(), kMostTried));
     if (plans->size() < 2 || plans->back().seconds * double(plans->size() * kLeastRounds) > 2 * kTrialBudget) continue;
     for (std::size_t i = 0; i < plans->size(); ++i) {

@@ -1,14 +1,16 @@
-// By loads and stores of vectors, the stores aligned; beyond a page with the lines ahead asked for: what a peer has
+// By loads and stores of vectors, the stores aligned, with the lines ahead asked for, and none beyond the end: what a peer has
 // just written or read lies in its core's cache, and the processor's own prefetcher ends at each page.
 #include <core/copy.h>
 
 #include <cstdint>
 #include <cstring>
 
+#include "core/prefetch.h"
+
 namespace tutti {
 namespace {
 
-constexpr std::size_t kLeast = 2048;        // below it glibc does not use `rep movsb`
+constexpr std::size_t kLeast = 256;         // below it nothing is gained
 constexpr std::ptrdiff_t kAhead = 1024;     // bytes
 
 template <std::size_t Bytes>
@@ -20,6 +22,10 @@ template <std::size_t Bytes>
 [[gnu::always_inline]] inline void copy_by(std::byte* out, const std::byte* in, std::size_t bytes) {
   using Vector = typename VectorOf<Bytes>::type;
   std::byte* const end = out + bytes;
+  for (std::ptrdiff_t line = 0; line < kAhead && line < std::ptrdiff_t(bytes); line += 64) {
+    prefetch_to_write(out + line);
+    __builtin_prefetch(in + line, 0);
+  }
   Vector first, last;
   __builtin_memcpy(&first, in, Bytes);
   __builtin_memcpy(&last, in + bytes - Bytes, Bytes);
@@ -28,9 +34,11 @@ template <std::size_t Bytes>
   out += head;
   in += head;
   for (; end - out >= std::ptrdiff_t(4 * Bytes); out += 4 * Bytes, in += 4 * Bytes) {
-    for (std::size_t line = 0; line < 4 * Bytes; line += 64) {
-      __builtin_prefetch(in + kAhead + line, 0);
-      __builtin_prefetch(out + kAhead + line, 1);
+    if (end - out >= kAhead + std::ptrdiff_t(4 * Bytes)) {   // no line beyond: a peer may be at it
+      for (std::size_t line = 0; line < 4 * Bytes; line += 64) {
+        __builtin_prefetch(in + kAhead + line, 0);
+        prefetch_to_write(out + kAhead + line);
+      }
     }
     Vector a, b, c, d;
     __builtin_memcpy(&a, in, Bytes);

@@ -14,7 +14,8 @@ namespace {
 TEST(Copy, EveryByteAndNoOther) {
   constexpr std::size_t kMargin = 64;
   std::vector<std::size_t> sizes = {0, 1, 15, 16, 17, 63, 64, 65, 4097, (3 << 20) + 5};
-  for (std::size_t bytes = 2048 - 17; bytes < 2048 + 82; ++bytes) sizes.push_back(bytes);
+  for (const std::size_t begins : {256, 1024})
+    for (std::size_t bytes = begins - 17; bytes < begins + 146; ++bytes) sizes.push_back(bytes);
   const std::size_t most = sizes[9];
   std::vector<std::byte> in(most + kMargin), out(most + 3 * kMargin);
   std::mt19937_64 random(1);
