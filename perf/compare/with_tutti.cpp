@@ -1,6 +1,7 @@
 // tutti in the comparison.
 #include <tutti/tutti.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 
@@ -17,7 +18,10 @@ class WithTutti final : public Contender {
   float* allocate(std::size_t count) override { return own_.emplace_back(new float[count]).get(); }
   void prepare(const std::string& collective, const float* in, float* out, std::size_t count) override {
     if (collective == "all_reduce") start_ = [=, this] { return communicator_.all_reduce({in, out, count}); };
-    if (collective == "broadcast") start_ = [=, this] { return communicator_.broadcast({in, out, count}); };
+    if (collective == "broadcast") {
+      if (communicator_.rank() == 0) std::copy(in, in + count, out);      // in place, as MPI's
+      start_ = [=, this] { return communicator_.broadcast({out, out, count}); };
+    }
     if (collective == "all_gather") start_ = [=, this] { return communicator_.all_gather({in, out, count}); };
     if (collective == "reduce_scatter") start_ = [=, this] { return communicator_.reduce_scatter({in, out, count}); };
   }
