@@ -186,6 +186,7 @@ class CudaDevice final : public Device {
     return status_of(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "waiting for the stream");
   }
   Result<StreamHandle> open_stream() override {
+    destroy_streams();
     const Current use(index_);
     cudaStream_t stream = nullptr;
     const Status status = status_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
@@ -409,16 +410,24 @@ class CudaDevice final : public Device {
     return static_cast<std::byte*>(memory);
   }
 
-  // What was released, from a thread that may call CUDA.
+  // What was closed, from a thread that may call CUDA. It does not wait for what is enqueued.
+  void destroy_streams() {
+    std::vector<StreamHandle> closed;
+    {
+      std::lock_guard held(mutex_);
+      closed.swap(streams_);
+    }
+    for (StreamHandle stream : closed) cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+  }
+  // Waits for the GPU.
   void give_back() {
+    destroy_streams();
     std::lock_guard held(mutex_);
-    for (StreamHandle stream : streams_) cudaStreamDestroy(static_cast<cudaStream_t>(stream));
     for (std::byte* memory : closed_)
       if (const auto at = opened_.find(memory); at != opened_.end()) {
         cudaIpcCloseMemHandle(memory);
         opened_.erase(at);
       }
-    streams_.clear();
     closed_.clear();
   }
 
@@ -432,7 +441,7 @@ class CudaDevice final : public Device {
   // Kept for the next: to free pinned memory waits for all streams of the GPU, and they may wait for who wants to.
   std::multimap<std::size_t, std::byte*> spare_pinned_;
   std::multimap<std::size_t, EventHandle> spare_events_;
-  std::vector<StreamHandle> streams_;
+  std::vector<StreamHandle> streams_;  // closed
   std::multiset<std::byte*> opened_;  // by a name: as often as it was opened
   std::vector<std::byte*> closed_;
 };

@@ -133,7 +133,10 @@ void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)>& body
       run(rank, comm::join_by_id(r, count, *id, options()), body);
     });
   for (auto& thread : threads) thread.join();
-  for (const auto& gpu : gpus) EXPECT_TRUE(gpu->has_run());
+  for (const auto& gpu : gpus) {
+    EXPECT_TRUE(gpu->has_run());
+    EXPECT_EQ(gpu->open_streams(), 0u);
+  }
 }
 
 class Peers : public testing::TestWithParam<int> {};

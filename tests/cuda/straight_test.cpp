@@ -109,7 +109,10 @@ void straight_ranks(int count, std::uint64_t seed, const std::function<void(Stra
       body(straight);
     });
   for (auto& thread : threads) thread.join();
-  for (const auto& gpu : network.gpus) EXPECT_TRUE(gpu->has_run());
+  for (const auto& gpu : network.gpus) {
+    EXPECT_TRUE(gpu->has_run());
+    EXPECT_EQ(gpu->open_streams(), 0u);
+  }
 }
 
 // Every collective that only copies, in place and not, and a ring of sends; n of i64 a block.

@@ -103,7 +103,10 @@ inline void ranks(int count, std::uint64_t seed, const std::function<void(Rank&)
       body(rank);
     });
   for (auto& thread : threads) thread.join();
-  for (const auto& gpu : gpus) EXPECT_TRUE(gpu->has_run());
+  for (const auto& gpu : gpus) {
+    EXPECT_TRUE(gpu->has_run());
+    EXPECT_EQ(gpu->open_streams(), 0u);
+  }
 }
 
 inline constexpr DataType kType = DataType::i64;

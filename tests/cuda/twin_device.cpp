@@ -53,6 +53,21 @@ StreamHandle TwinDevice::make_stream() {
   return handle;
 }
 
+Result<StreamHandle> TwinDevice::open_stream() {
+  const StreamHandle stream = make_stream();
+  std::lock_guard held(mutex_);
+  opened_.insert(stream);
+  return stream;
+}
+void TwinDevice::close_stream(StreamHandle stream) {
+  std::lock_guard held(mutex_);
+  TUTTI_CHECK(opened_.erase(stream) == 1);
+}
+std::size_t TwinDevice::open_streams() {
+  std::lock_guard held(mutex_);
+  return opened_.size();
+}
+
 void TwinDevice::set_capturing(StreamHandle stream, bool capturing) {
   std::lock_guard held(mutex_);
   queues_.at(stream).capturing = capturing;

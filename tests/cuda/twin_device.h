@@ -39,6 +39,7 @@ class TwinDevice : public Device {
   // Allocations of any kind so far: memory, pinned memory, events.
   std::size_t allocations() const { return allocations_; }
   std::size_t pinned_bytes();  // not released
+  std::size_t open_streams();  // not closed, of those that tutti has opened
   std::uint64_t staged_bytes() const { return staged_bytes_; }  // so far copied between its memory and the host's, by streams
   // Plants: calls that do nothing.
   std::atomic<bool> drops_waits{false}, drops_awaits{false};
@@ -62,8 +63,8 @@ class TwinDevice : public Device {
   void release_event(EventHandle event) override;
   bool reaches(const void* memory) override;
   std::string identity() const override;
-  Result<StreamHandle> open_stream() override { return make_stream(); }
-  void close_stream(StreamHandle) override {}
+  Result<StreamHandle> open_stream() override;
+  void close_stream(StreamHandle stream) override;
   Result<std::byte*> allocate_shared(std::size_t bytes) override;
   Result<MemoryHandle> share(std::byte* memory) override;
   Result<std::byte*> open_shared(const MemoryHandle& handle) override;
@@ -124,6 +125,7 @@ class TwinDevice : public Device {
   std::condition_variable changed_;
   std::mt19937_64 random_;
   std::map<StreamHandle, Queue> queues_;
+  std::set<StreamHandle> opened_;
   StreamHandle favourite_ = nullptr;
   std::map<const std::byte*, Memory> memory_;
   std::map<std::byte*, std::size_t> pinned_;
