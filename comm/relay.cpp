@@ -119,6 +119,22 @@ Result<std::shared_ptr<Relay>> Relay::make(std::shared_ptr<Device> device, Membe
   return relay;
 }
 
+Status Relay::reserve() {
+  const std::lock_guard in_order(order_);
+  if (!beside_) {
+    auto opened = device_->open_stream();
+    if (!opened) return opened.status();
+    beside_ = *opened;
+  }
+  if (area_ || member_->rank_count() > DeviceReduction::kMostInputs) return {};
+  auto made = area_of(device_);
+  if (!made) return made.status();
+  note(*made, StraightReduction::kArea);
+  auto held = member_->engine()->lock();
+  area_ = *made;
+  return {};
+}
+
 Status Relay::use(std::unique_ptr<PeerMemory> peers) {
   const std::lock_guard in_order(order_);
   auto held = member_->engine()->lock();
@@ -274,11 +290,6 @@ Status Relay::make_straight(Call& call, const StraightWay& way) {
   Passage& p = call.passage;
   note_rows(p.input, p.in_begin, p.in_end);
   note_rows(p.output, p.out_begin, p.out_end);
-  if (!beside_) {
-    auto opened = device_->open_stream();
-    if (!opened) return opened.status();
-    beside_ = *opened;
-  }
   if (way.program) {
     if (const std::uint64_t bytes = scratch_bytes_of(*way.program, call.checked.binding); bytes > 0) {
       auto taken = take(asides_, bytes);
@@ -288,12 +299,6 @@ Status Relay::make_straight(Call& call, const StraightWay& way) {
     }
     call.straight = {straight_stage(call.checked, way.program, call.aside.get())};
   } else {
-    if (!area_) {
-      auto made = area_of(device_);
-      if (!made) return made.status();
-      area_ = *made;
-      note(area_, StraightReduction::kArea);
-    }
     call.straight = straight_stages(call.checked, member_->rank(), member_->rank_count(), way.reduction, area_,
                                     {device_->reaches(call.checked.binding.input), !call.checked.binding.output || device_->reaches(call.checked.binding.output)});
   }

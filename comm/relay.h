@@ -87,6 +87,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Result<std::shared_ptr<Call>> book(const Form& form, Prepared&& checked, StreamHandle stream);
   void launch(std::span<const std::shared_ptr<Call>> calls);
 
+  // What collectives that go straight need of the device, whichever they are. out_of_resources.
+  Status reserve();
   // Between two operations. invalid_state: it has given up.
   Status use(std::unique_ptr<PeerMemory> peers);
   bool has_peers() const { return peers_ != nullptr; }
@@ -177,7 +179,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   std::shared_ptr<Device> device_;
   Member* member_;
   std::mutex order_;               // of calls and what they enqueue
-  StreamHandle beside_ = nullptr;  // of this object; once a call has gone straight
+  StreamHandle beside_ = nullptr;  // of this object, for collectives that go straight
   std::byte* area_ = nullptr;      // of the GPU's, for reductions that do; kept until the process ends
   EventHandle last_ = nullptr;     // the end of the last call
   EventHandle joining_ = nullptr;  // where other streams of a group are

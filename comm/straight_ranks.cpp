@@ -11,9 +11,19 @@ namespace tutti::comm {
 namespace {
 
 struct Offer {
-  char why_not[400] = {};          // "": its devices reach its GPU
+  char why_not[400] = {};          // "": its devices reach its GPU; it has what collectives need
   bool willing() const { return why_not[0] == 0; }
 };
+Offer offer(const Status& can, const char* else_why) {
+  Offer out;
+  if (!can.ok()) std::strncpy(out.why_not, can.text().empty() ? else_why : can.text().c_str(), sizeof out.why_not - 1);
+  return out;
+}
+// The first that is not willing; "": all are.
+std::string refusal_of(const std::vector<Offer>& offers) {
+  const auto first = std::find_if(offers.begin(), offers.end(), [](const Offer& o) { return !o.willing(); });
+  return first == offers.end() ? "" : fmt::format("rank {}: {}", first - offers.begin(), first->why_not);
+}
 struct Row {
   std::uint64_t by_rdma = 0;       // bits: ranks
 };
@@ -49,7 +59,7 @@ Row row_of(Member& member, const std::vector<Offer>& offers) {
 
 }  // namespace
 
-Result<StraightRanks> StraightRanks::agree(const std::shared_ptr<Device>& device, const std::string& no_device, Member& member) {
+Result<StraightRanks> StraightRanks::agree(const std::shared_ptr<Device>& device, const std::string& no_device, Member& member, const std::function<Status()>& reserve) {
   StraightRanks out;
   const Settings& settings = member.engine()->settings();
   const int ranks = member.rank_count();
@@ -64,9 +74,8 @@ Result<StraightRanks> StraightRanks::agree(const std::shared_ptr<Device>& device
     auto held = member.engine()->lock();
     reach = member.engine()->use_gpu(device);
   }
-  Offer mine;
-  if (!reach.ok()) std::strncpy(mine.why_not, reach.text().empty() ? "no GPU" : reach.text().c_str(), sizeof mine.why_not - 1);
-  auto offers = tell_all(member, mine);
+  const Offer mine = offer(reach, "no GPU");
+  const auto offers = tell_all(member, mine);
   if (!offers) return offers.status();
   Row row;
   if (mine.willing()) {
@@ -78,12 +87,9 @@ Result<StraightRanks> StraightRanks::agree(const std::shared_ptr<Device>& device
 
   int found = 0;
   const int pairs = ranks * (ranks - 1) / 2;
-  std::string why;
+  std::string why = refusal_of(*offers);
   const auto straight = [&](int a, int b) { return a != b && ((*rows)[std::size_t(a)].by_rdma >> b & 1) && ((*rows)[std::size_t(b)].by_rdma >> a & 1); };
-  for (int r = 0; r < ranks; ++r) {
-    out.with_.push_back(straight(member.rank(), r));
-    if (!(*offers)[std::size_t(r)].willing() && why.empty()) why = fmt::format("rank {}: {}", r, (*offers)[std::size_t(r)].why_not);
-  }
+  for (int r = 0; r < ranks; ++r) out.with_.push_back(straight(member.rank(), r));
   for (int a = 0; a < ranks; ++a) {
     for (int b = a + 1; b < ranks; ++b) {
       if (straight(a, b)) ++found;
@@ -91,7 +97,12 @@ Result<StraightRanks> StraightRanks::agree(const std::shared_ptr<Device>& device
     }
   }
   out.any_ = found > 0;
-  out.all_ = found == pairs;
+  if (found == pairs) {
+    const auto reserved = tell_all(member, offer(reserve(), "no memory"));
+    if (!reserved) return reserved.status();
+    why = refusal_of(*reserved);
+    out.all_ = why.empty();
+  }
   if (out.all_) out.text_ = "straight between the memory of the GPUs by GPUDirect RDMA: sends, receives and collectives";
   else if (out.any_) out.text_ = fmt::format("straight between the memory of the GPUs by GPUDirect RDMA: sends and receives of {} of {} pairs of ranks; all else through the host's memory: {}", found, pairs, why);
   else out.text_ = "GPUDirect RDMA " + why;

@@ -64,7 +64,7 @@ Result<std::string> Member::use_gpu() {
   if (carrier && (*carrier)->has_peers()) return std::string(kByKernels);
   auto made = PeerMemory::make(carrier ? device_ : nullptr, carrier ? "" : carrier.status().text(), *this);
   if (made && !made->memory) {
-    auto straight = StraightRanks::agree(carrier ? device_ : nullptr, carrier ? "" : carrier.status().text(), *this);
+    auto straight = StraightRanks::agree(carrier ? device_ : nullptr, carrier ? "" : carrier.status().text(), *this, [&] { return (*carrier)->reserve(); });
     if (!straight) return straight.status();
     std::string text = straight->text();
     if (!straight->any()) text = fmt::format("through the host's memory: {}{}{}", made->why_not, text.empty() ? "" : "; ", text);
@@ -188,7 +188,17 @@ Work Member::start_on(StreamHandle stream, const Form& form) {
   const auto carrier = relay();  // not before: a capture bears no allocation
   if (!carrier) return refused(carrier.status().code(), carrier.status().text());
   auto call = (*carrier)->book(form, std::move(*checked), stream);
-  if (!call) return refused(call.status().code(), call.status().text());
+  if (!call) {      // the others go on, and would wait for this rank
+    const Status cause(call.status().code(), fmt::format("{} on a stream: {} has no memory for it: {}", name_of(collective_of(form)),
+                                                         engine_->describe(engine_->world_rank()), call.status().text()), rank_);
+    {
+      auto held = engine_->lock();
+      engine_->fail(*this, cause);
+      engine_->nudge();
+    }
+    engine_->run_callbacks();
+    return refuse(cause);
+  }
   {
     auto held = engine_->lock();
     if (Group* const group = group_of_this_thread()) {

@@ -76,9 +76,9 @@ struct Straight {
   std::string how;   // what use_gpu said
 };
 
-// `reached`: whose devices come to their GPU.
+// `spoil`: the twin of a rank, before it is used.
 void straight_ranks(int count, std::uint64_t seed, const std::function<void(Straight&)>& body,
-                    const std::function<bool(int)>& reached = [](int) { return true; }) {
+                    const std::function<void(int, TwinDevice&)>& spoil = {}) {
   static int hosts = 0;
   const Setting transport("TUTTI_TRANSPORT", "rdma"), kernels("TUTTI_P2P", "0");
   Network network(seed);
@@ -87,9 +87,8 @@ void straight_ranks(int count, std::uint64_t seed, const std::function<void(Stra
   ASSERT_LT(hosts, 250);
   for (int r = 0; r < count; ++r) {
     network.gpus.push_back(std::make_shared<TwinDevice>(seed * 100 + std::uint64_t(r)));
-    network.gpus.back()->exports_memory = reached(r);
+    if (spoil) spoil(r, *network.gpus.back());
   }
-  const bool all_reached = std::all_of(network.gpus.begin(), network.gpus.end(), [](const auto& gpu) { return gpu->exports_memory.load(); });
   const auto id = Communicator::make_unique_id();
   ASSERT_TRUE(id.ok()) << id.status().to_string();
   std::vector<std::thread> threads;
@@ -103,7 +102,7 @@ void straight_ranks(int count, std::uint64_t seed, const std::function<void(Stra
       const auto how = rank.comm.use_gpu();
       ASSERT_TRUE(how.ok()) << how.status().to_string();
       Straight straight{rank, network, *how};
-      if (all_reached) {
+      if (!spoil) {
         EXPECT_THAT(*how, HasSubstr("straight between the memory of the GPUs by GPUDirect RDMA: sends, receives and collectives"));
       }
       body(straight);
@@ -355,14 +354,48 @@ TEST(Straight, ARankThatIsNotReachedIsNamed) {
       EXPECT_EQ(moved.into_foreign, n * 8);
       EXPECT_EQ(moved.into_host, 0u);
     }
-  }, [](int rank) { return rank != 2; });
+  }, [](int rank, TwinDevice& gpu) { gpu.exports_memory = rank != 2; });
+}
+
+// One rank has no memory for what reductions need: no rank's collectives go straight, and what goes from rank to rank does.
+TEST(Straight, ARankWithoutMemoryForReductionsIsNamed) {
+  straight_ranks(3, 41, [](Straight& s) {
+    Rank& r = s.rank;
+    EXPECT_THAT(s.how, testing::AllOf(HasSubstr("sends and receives of 3 of 3 pairs of ranks; all else through the host's memory: rank 1: "), HasSubstr("bytes of device memory: the twin has none")));
+    constexpr std::size_t n = 20011;
+    std::int64_t* const at = r.make(drawn(r.rank, n, 1));
+    Work work = r.comm.all_reduce({.input = at, .output = at, .count = n, .type = kType, .stream = r.stream});
+    EXPECT_TRUE(work.wait().ok()) << work.status().to_string();
+    EXPECT_EQ(r.result(at, n), sum_of(3, n, 1));
+    copying_collectives(r, n, 1, 3);
+    EXPECT_NE(r.comm.explain(Collective::all_reduce, n, kType)->transport, "gpu+rdma");
+    EXPECT_TRUE(r.comm.barrier().wait().ok());
+  }, [](int rank, TwinDevice& gpu) { if (rank == 1) gpu.most_memory = 1 << 20; });
+}
+
+// One rank cannot set aside what it sends in place: all hear of it.
+TEST(Straight, ARankWithoutMemoryForACallFailsItForAll) {
+  straight_ranks(3, 42, [](Straight& s) {
+    Rank& r = s.rank;
+    constexpr std::size_t n = 20011;
+    std::int64_t *const in = r.make(drawn(r.rank, 3 * n, 1)), *const out = r.make(3 * n);
+    EXPECT_TRUE(r.comm.all_to_all({.input = in, .output = out, .count = n, .type = kType, .stream = r.stream}).wait().ok());
+    const Code met = r.comm.barrier().wait().code();
+    EXPECT_TRUE(met == Code::ok || met == Code::out_of_resources);     // rank 1 may be through before the others are
+    if (r.rank == 1) r.gpu->most_pinned = 1000;
+    const Status failed = r.comm.all_to_all({.input = in, .output = in, .count = n, .type = kType, .stream = r.stream}).wait();
+    EXPECT_EQ(failed.code(), Code::out_of_resources) << failed.to_string();
+    EXPECT_EQ(failed.culprit(), 1);
+    EXPECT_THAT(failed.text(), testing::AllOf(HasSubstr("all_to_all on a stream: rank 1"), HasSubstr("bytes of pinned memory: the twin has none")));
+    EXPECT_TRUE(r.gpu->has_run(r.stream));
+  });
 }
 
 TEST(Straight, NobodyReachedIsStagedAndSaysWhy) {
   straight_ranks(2, 31, [](Straight& s) {
     EXPECT_THAT(s.how, testing::AllOf(HasSubstr("through the host's memory"), HasSubstr("GPUDirect RDMA rank 0: off for a twin of a GPU/fake0: no dma-buf")));
     copying_collectives(s.rank, 20011, 0, 3);
-  }, [](int) { return false; });
+  }, [](int, TwinDevice& gpu) { gpu.exports_memory = false; });
 }
 
 TEST(Straight, GroupsOfManySendsAndBlocksOfDifferentSizes) {

@@ -204,6 +204,7 @@ std::byte* TwinDevice::add(int file, std::size_t bytes, int kind) {
 }
 
 Result<std::byte*> TwinDevice::allocate(std::size_t bytes) {
+  if (bytes > most_memory) return Status(Code::out_of_resources, fmt::format("{} bytes of device memory: the twin has none", bytes));
   auto memory = allocate_shared(bytes);
   std::lock_guard held(mutex_);
   std::memset(memory_.at(*memory).inside, 0xa5, pages(bytes));
@@ -289,6 +290,7 @@ void TwinDevice::write(std::byte* memory, std::span<const std::byte> bytes) {
 }
 
 Result<std::byte*> TwinDevice::allocate_pinned(std::size_t bytes) {
+  if (bytes > most_pinned) return Status(Code::out_of_resources, fmt::format("{} bytes of pinned memory: the twin has none", bytes));
   ++allocations_;
   auto* const memory = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(64)));
   std::memset(memory, 0, bytes);

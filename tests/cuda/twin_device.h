@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -51,6 +52,8 @@ class TwinDevice : public Device {
   std::function<Kernel(const SharedExchange&)> make_kernel;
   // So many more are enqueued, then one is refused; negative: none is.
   std::atomic<int> refuses_after{-1};
+  // More bytes at once are refused, of its memory and of pinned memory.
+  std::atomic<std::size_t> most_memory{SIZE_MAX}, most_pinned{SIZE_MAX};
 
   // --- Device ---
   std::string describe() const override { return "a twin of a GPU"; }
