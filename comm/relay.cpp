@@ -167,7 +167,7 @@ Result<Relay::Lane*> Relay::lane_for(const Form& form, bool straight) {
   lane->straight = straight;
   lane->slot_bytes = straight ? 0 : peer < 0 ? kSlotBytes : kPairSlotBytes;
   constexpr std::size_t kLine = 64;
-  auto memory = device_->allocate_pinned(kSlots * lane->slot_bytes + 2 * kLine + kSlots * Passage::kRemarkBytes);
+  auto memory = allocate_pinned(kSlots * lane->slot_bytes + 2 * kLine + kSlots * Passage::kRemarkBytes);
   if (!memory) return memory.status();
   lane->slots = *memory;
   lane->arrived = reinterpret_cast<std::uint32_t*>(*memory + kSlots * lane->slot_bytes);
@@ -280,6 +280,12 @@ Result<std::shared_ptr<Relay::Call>> Relay::book(const Form& form, Prepared&& ch
   return call;
 }
 
+Result<std::byte*> Relay::allocate_pinned(std::size_t bytes) {
+  auto memory = device_->allocate_pinned(bytes);
+  if (memory) transport::forget_gpu_ranges(*memory, bytes);      // it may lie where memory of the GPU has lain
+  return memory;
+}
+
 // Under order_. The operations are on memory that the transport knows to be the GPU's.
 Status Relay::make_straight(Call& call, const StraightWay& way) {
   const auto note_rows = [&](const std::byte* base, std::uint32_t begin, std::uint32_t end) {
@@ -306,7 +312,7 @@ Status Relay::make_straight(Call& call, const StraightWay& way) {
   return {};
 }
 
-// Memory of the host is none of the GPU's. When an allocation is met for the first time and no call is under way, those that are gone are let go.
+// Memory of the host is none of the GPU's any more. When an allocation is met for the first time and no call is under way, those that are gone are let go.
 void Relay::note(const std::byte* data, std::uint64_t bytes) {
   const auto is_now = [&](const transport::Range& range) {
     const auto now = allocation_of(*device_, range.data, range.bytes);
@@ -314,7 +320,7 @@ void Relay::note(const std::byte* data, std::uint64_t bytes) {
   };
   if (const auto known = transport::range_of(data, bytes); known && known->owner == device_.get() && is_now(*known)) return;
   auto whole = allocation_of(*device_, data, bytes);
-  if (!whole) return;
+  if (!whole) return transport::forget_gpu_ranges(data, bytes);
   for (const transport::Range& range : transport::ranges_of_gpu(device_.get())) {      // calls that are under way may be in a part of it
     const std::byte* const begin = std::min(range.data, whole->data);
     const std::byte* const end = std::max(range.data + range.bytes, whole->data + whole->bytes);

@@ -140,6 +140,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Result<Lane*> lane_for(const Form& form, bool straight);
   Status make_straight(Call& call, const StraightWay& way);
   void note(const std::byte* data, std::uint64_t bytes);
+  Result<std::byte*> allocate_pinned(std::size_t bytes);
   void lay_out(Call& call) const;
   Form slice_of(const Call& call, std::uint32_t slice) const;
   Status number(const std::shared_ptr<Call>& call);

@@ -275,7 +275,7 @@ Result<std::shared_ptr<Relay::Manifest>> Relay::take(std::vector<std::shared_ptr
     if (manifest->bytes >= bytes && !manifest->in_use.exchange(true, std::memory_order_acquire)) return manifest;
   constexpr std::size_t kLeast = 16 << 10;
   bytes = std::max(bytes * 2, kLeast);
-  auto memory = device_->allocate_pinned(bytes);
+  auto memory = allocate_pinned(bytes);
   if (!memory) return memory.status();
   from.push_back(std::make_shared<Manifest>(*memory, bytes));
   return from.back();

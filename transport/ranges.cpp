@@ -35,14 +35,20 @@ Table& table() {
   return *all;
 }
 
+// Under the mutex: the first that these bytes, or such as lie behind them, touch.
+std::map<const std::byte*, Range>::iterator first_from(const std::byte* data) {
+  auto& ranges = table().ranges;
+  auto first = ranges.lower_bound(data);
+  if (first != ranges.begin() && std::prev(first)->second.data + std::prev(first)->second.bytes > data) --first;
+  return first;
+}
+
 // Under the mutex.
 Status add(const Range& range, bool fresh) {
   const std::byte* const data = range.data;
   const std::size_t bytes = range.bytes;
   auto& ranges = table().ranges;
-  auto first = ranges.lower_bound(data);
-  if (first != ranges.begin() && std::prev(first)->second.data + std::prev(first)->second.bytes > data) --first;
-  for (auto at = first; at != ranges.end() && at->first < data + bytes;) {
+  for (auto at = first_from(data); at != ranges.end() && at->first < data + bytes;) {
     if (!fresh) return Status(Code::invalid_argument, fmt::format("register memory: a part of the {} bytes at {} is registered or allocated by tutti already", bytes, fmt::ptr(data)));
     at = table().erase(at);
   }
@@ -68,6 +74,12 @@ bool note_gpu_range(const std::byte* data, std::size_t bytes, const void* owner,
   if (known != table().ranges.end() && known->second.bytes == bytes && known->second.owner == owner && known->second.allocation == allocation) return false;
   (void)add({0, data, bytes, true, owner, allocation}, true);
   return true;
+}
+
+void forget_gpu_ranges(const std::byte* data, std::size_t bytes) {
+  if (bytes == 0 || table().count.load(std::memory_order_acquire) == 0) return;
+  const std::unique_lock held(table().mutex);
+  for (auto at = first_from(data); at != table().ranges.end() && at->first < data + bytes;) at = at->second.owner ? table().erase(at) : std::next(at);
 }
 
 std::vector<Range> ranges_of_gpu(const void* owner) {

@@ -24,6 +24,8 @@ struct Range {
 Status add_range(const std::byte* data, std::size_t bytes, bool fresh = false, bool of_gpu = false);
 // An allocation of a GPU, as it is now: whatever else the table says of its bytes is over. Whether it is new.
 bool note_gpu_range(const std::byte* data, std::size_t bytes, const void* owner, std::uint64_t allocation);
+// These bytes are the host's now: what was noted of them is over.
+void forget_gpu_ranges(const std::byte* data, std::size_t bytes);
 std::vector<Range> ranges_of_gpu(const void* owner);
 // False: no range begins there.
 bool drop_range(const std::byte* data);

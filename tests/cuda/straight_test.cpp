@@ -3,6 +3,7 @@
 // memory that comes and goes, failures. Whoever touches a twin's memory by the host dies of it.
 #if __has_include(<infiniband/verbs.h>)
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <tests/cuda/stream_ranks.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <random>
 
 #include "tests/transport/fake_verbs.h"
+#include "transport/ranges.h"
 
 namespace tutti::transport::rdma {
 
@@ -442,6 +444,28 @@ TEST(Straight, MemoryComesAndGoes) {
       r.gpu->release(reinterpret_cast<std::byte*>(out));
     }
     EXPECT_TRUE(r.comm.barrier().wait().ok());
+  });
+}
+
+// Where memory of the GPU was that has been used so, there is memory of the host.
+TEST(Straight, MemoryOfTheHostComesInItsPlace) {
+  straight_ranks(2, 43, [](Straight& s) {
+    Rank& r = s.rank;
+    constexpr std::size_t n = 20001;
+    std::int64_t *const in = r.make(drawn(r.rank, n, 1)), *const out = r.make(2 * n);
+    const auto gather = [&] { return r.comm.all_gather({.input = in, .output = out, .count = n, .type = kType, .stream = r.stream}).wait(); };
+    EXPECT_TRUE(gather().ok());
+    EXPECT_TRUE(r.gpu->has_run(r.stream));
+    const auto bytes = r.gpu->give_to_host(reinterpret_cast<std::byte*>(in));
+    const Values now = drawn(r.rank, n, 2);
+    std::memcpy(in, now.data(), n * 8);
+    EXPECT_TRUE(transport::of_gpu(bytes.data(), n * 8));
+    EXPECT_TRUE(gather().ok());
+    EXPECT_FALSE(transport::of_gpu(bytes.data(), n * 8));
+    const Values got = r.result(out, 2 * n);
+    for (int from = 0; from < 2; ++from) EXPECT_EQ(part(got, std::size_t(from), n), drawn(from, n, 2));
+    EXPECT_TRUE(r.comm.barrier().wait().ok());
+    ::munmap(bytes.data(), bytes.size());
   });
 }
 

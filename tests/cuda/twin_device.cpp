@@ -260,6 +260,18 @@ void TwinDevice::release(std::byte* memory) {
   memory_.erase(it);
 }
 
+std::span<std::byte> TwinDevice::give_to_host(std::byte* memory) {
+  std::lock_guard held(mutex_);
+  const auto it = memory_.find(memory);
+  TUTTI_CHECK(it != memory_.end());
+  const std::size_t size = pages(it->second.bytes);
+  TUTTI_CHECK(mmap(memory, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == memory);
+  munmap(it->second.inside, size);
+  if (it->second.file >= 0) close(it->second.file);
+  memory_.erase(it);
+  return {memory, size};
+}
+
 std::byte* TwinDevice::reached_by_devices(const std::byte* memory, std::size_t bytes) {
   std::byte* const first = inside(memory);
   return first != memory && inside(memory + bytes - 1) == first + bytes - 1 ? first : nullptr;

@@ -39,6 +39,8 @@ class TwinDevice : public Device {
   void write(std::byte* memory, std::span<const std::byte> bytes);
   // Allocations of any kind so far: memory, pinned memory, events.
   std::size_t allocations() const { return allocations_; }
+  // Releases it, and maps memory of the host in its place, which is the caller's.
+  std::span<std::byte> give_to_host(std::byte* memory);
   std::size_t pinned_bytes();  // not released
   std::size_t open_streams();  // not closed, of those that tutti has opened
   std::uint64_t staged_bytes() const { return staged_bytes_; }  // so far copied between its memory and the host's, by streams
