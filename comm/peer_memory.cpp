@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -12,6 +11,7 @@
 
 #include "comm/gpu_plan.h"
 #include "comm/tell_all.h"
+#include "core/finish.h"
 
 namespace tutti::comm {
 namespace {
@@ -54,29 +54,6 @@ struct Finding {
   int peer = -1;  // with whom it does not work; -1: all is well
   char why[300] = {};
 };
-
-// Waits until the stream has come so far. timeout.
-Status finish(Device& device, StreamHandle stream, std::chrono::milliseconds limit) {
-  struct Gate {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool open = false;
-  };
-  auto gate = std::make_shared<Gate>();
-  auto passed = std::make_unique<std::shared_ptr<Gate>>(gate);
-  const auto pass = [](void* argument) {
-    const std::unique_ptr<std::shared_ptr<Gate>> at(static_cast<std::shared_ptr<Gate>*>(argument));
-    const std::lock_guard held((*at)->mutex);
-    (*at)->open = true;
-    (*at)->changed.notify_all();
-  };
-  if (Status status = device.call(stream, pass, passed.get()); !status.ok()) return status;
-  (void)passed.release();  // the stream's
-  std::unique_lock held(gate->mutex);
-  if (gate->changed.wait_for(held, limit, [&] { return gate->open; })) return {};
-  return Status(Code::timeout, fmt::format("copies between the GPUs have not ended within {:.3g} s",
-                                           std::chrono::duration<double>(limit).count()));
-}
 
 }  // namespace
 

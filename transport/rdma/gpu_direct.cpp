@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <random>
 #include <thread>
 
+#include "core/finish.h"
 #include "transport/rdma/queue_pair.h"
 
 namespace tutti::transport::rdma {
@@ -39,31 +38,6 @@ std::string folder_of(const std::string& link) {
   std::error_code error;
   const auto path = std::filesystem::canonical(link, error);
   return error ? "" : path.string();
-}
-
-// Waits for what is enqueued on the stream.
-Status copy_on(tutti::Device& gpu, StreamHandle stream, std::byte* to, const std::byte* from, std::size_t bytes) {
-  struct Done {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool done = false;
-  };
-  auto done = std::make_unique<Done>();
-  Status status = gpu.copy(stream, to, from, {.bytes = bytes});
-  if (!status) return status;
-  status = gpu.call(stream, [](void* argument) {
-    auto* const d = static_cast<Done*>(argument);
-    const std::lock_guard held(d->mutex);
-    d->done = true;
-    d->changed.notify_all();
-  }, done.get());
-  if (!status) return status;
-  {
-    std::unique_lock held(done->mutex);
-    if (done->changed.wait_for(held, kTrialLimit, [&] { return done->done; })) return {};
-  }
-  (void)done.release();       // the call may still come
-  return Status(Code::timeout, "the GPU does not copy");
 }
 
 // Memory of the GPU, of the host, and what the device knows of both, for one trial.
@@ -137,7 +111,8 @@ Status GpuDirect::copy(std::byte* to, const std::byte* from, std::size_t bytes) 
     if (!opened) return opened.status();
     stream_ = *opened;
   }
-  return copy_on(gpu_, stream_, to, from, bytes);
+  const Status status = gpu_.copy(stream_, to, from, {.bytes = bytes});
+  return status.ok() ? finish(gpu_, stream_, kTrialLimit) : status;
 }
 
 GpuReach GpuDirect::find(std::size_t device, Distance most) {
