@@ -87,12 +87,18 @@ TEST(GpuDirect, RegistersRangesOfTheGpuOnlyWhereItWorks) {
   for (const bool works : {true, false}) {
     Rank rank;
     rank.gpu.exports_memory = works;
-    rank.find();
+    const auto devices = transport::rdma::Device::open_all(rank.fabric.verbs(0));
+    ASSERT_TRUE(devices.at(0)->prepare(false).ok());
+    std::vector<ibv_wc> kept;
+    const transport::rdma::GpuDirect direct(rank.gpu, devices, Distance::system, kept);
+    transport::rdma::RdmaCounters counters;
+    transport::rdma::Registrations registrations(devices, counters);
+    registrations.use(&direct);
     auto memory = rank.gpu.allocate(1 << 20);
     ASSERT_TRUE(memory.ok());
-    EXPECT_FALSE(rank.rdma->reaches(*memory, 1 << 20));      // nobody says how long it stays
+    EXPECT_FALSE(registrations.find(*memory, 1 << 20));      // nobody says how long it stays
     ASSERT_TRUE(transport::add_range(*memory, 1 << 20, false, true).ok());
-    EXPECT_EQ(rank.rdma->reaches(*memory + 4096, 5000), works);
+    EXPECT_EQ(registrations.find(*memory + 4096, 5000) != nullptr, works);
     EXPECT_TRUE(transport::drop_range(*memory));
     rank.gpu.release(*memory);
   }

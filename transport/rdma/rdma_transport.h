@@ -51,9 +51,6 @@ class RdmaTransport : public Transport {
   // not. Once; must outlive it.
   virtual Status use_gpu(Device& gpu) = 0;
   static constexpr std::size_t kEager = 8 << 10;      // Connection::eager_bytes()
-  // Whether a message longer than eager_bytes() may be sent from, or received into, these bytes of a GPU's memory (a range of transport/ranges.h
-  // that says so). False: it is to be staged in host memory.
-  virtual bool reaches(const std::byte* data, std::size_t bytes) = 0;
   // "mlx5_0:1 (InfiniBand, active, 400 Gb/s, NUMA node 0, fe80::1), ...; not used: mlx5_1:1 (...) is not active but down: ..."
   virtual std::string describe_devices() const = 0;
 };

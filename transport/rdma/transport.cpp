@@ -137,8 +137,6 @@ Status VerbsTransport::use_gpu(tutti::Device& gpu) {
   return off.empty() ? Status() : Status(Code::unsupported, off);
 }
 
-bool VerbsTransport::reaches(const std::byte* data, std::size_t bytes) { return shared_.registrations.find(data, bytes) != nullptr; }
-
 Status VerbsTransport::prepare_pools() {
   if (shared_.stagings) return {};
   auto landings = Pool::make(shared_.devices, shared_.options.landing_bytes);

@@ -25,7 +25,6 @@ class VerbsTransport final : public RdmaTransport {
   std::uint64_t sent_again(int peer) const override;
   void disconnect(int peer) override;
   Status use_gpu(tutti::Device& gpu) override;
-  bool reaches(const std::byte* data, std::size_t bytes) override;
   std::string describe_devices() const override;
 
   std::string name() const override { return "rdma"; }
