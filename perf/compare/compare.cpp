@@ -181,7 +181,9 @@ int main(int argc, char** argv) {
   using namespace tutti::perf::compare;
   Options options;
   CLI::App app{"tutti and its peers in turn on this machine."};
-  app.add_option("--transports", options.transports, "shm, tcp")->delimiter(',')->check(CLI::IsMember({"shm", "tcp"}));
+  app.add_option("--transports", options.transports, "shm, tcp, link (two hosts of this machine, 1 Gbit/s between them: wants root)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "tcp", "link"}));
   app.add_option("--ranks", options.ranks, "numbers of ranks")->delimiter(',')->check(CLI::Range(2, 256));
   app.add_option("--collectives", options.collectives, "all_reduce, reduce_scatter, all_gather, broadcast")
       ->delimiter(',')->check(CLI::IsMember({"all_reduce", "reduce_scatter", "all_gather", "broadcast"}));

@@ -15,6 +15,13 @@ std::string torch_command(const std::string& folder, int ranks, const std::strin
 std::vector<Entrant> lineup(const std::string& folder, const Field& field) {
   const auto program = [&](const char* name) { return folder + "/" + name; };
   const auto built = [&](const char* name) { return access(program(name).c_str(), X_OK) == 0; };
+  if (field.transport == "link") {      // link.sh's, which knows no more of them
+    std::vector<Entrant> out;
+    for (const char* name : {"tutti", "openmpi", "gloo"})
+      if (built((std::string("compare_") + name).c_str()))
+        out.push_back({name, fmt::format("{}/link.sh {} {} {}", TUTTI_COMPARE_FOLDER, folder, name, field.ranks)});
+    return out;
+  }
   const bool tcp = field.transport == "tcp";
   // Open MPI ties each rank to a core where there are enough.
   const std::string run = fmt::format("{} run --no-prefix --bind {} -n {}", program("tutti"), unsigned(field.ranks) <= std::thread::hardware_concurrency() ? "core" : "none",

@@ -15,7 +15,8 @@ struct Entrant {
 };
 
 // Of programs beside this one, in `folder`; those that were not built are left out. gloo has TCP only and competes with
-// that on shared memory too. "limit": what the machine itself does, where that can be said.
+// that on shared memory too. "limit": what the machine itself does, where that can be said. Over "link" (link.sh) MPICH is
+// left out: its UCX finds no way from one network namespace to another.
 std::vector<Entrant> lineup(const std::string& folder, const Field& field);
 
 // Python with torch_tutti, of the programs' build in `folder`, and a script of
