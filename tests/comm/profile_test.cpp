@@ -274,5 +274,14 @@ TEST(Wanted, IsWhatNoRankOfAHostKnows) {
   EXPECT_FALSE(wanted_figures(ranks, {}).links());
 }
 
+TEST(Wanted, IsNothingOfAHostWithMoreRanksThanCanAllBeConnected) {
+  std::vector<RankInfo> ranks(64);
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].rank = int(r), ranks[r].host_identity = 1;
+  EXPECT_TRUE(wanted_figures(ranks, {}).within_hosts);
+  ranks.push_back(ranks.back());
+  ranks.back().rank = 64;
+  EXPECT_FALSE(wanted_figures(ranks, {}).within_hosts);
+}
+
 }  // namespace
 }  // namespace tutti::comm
