@@ -25,13 +25,15 @@ constexpr int kSmallOperations = 20, kLargeOperations = 2;    // of one kind in 
 constexpr double kBudget = 0.15;                             // seconds, for each of the two kinds of link
 constexpr double kTrialBudget = 0.03, kTurn = 0.001;  // seconds, for each size that is tried; for one algorithm's turn
 constexpr std::size_t kLeastRounds = 3;
-constexpr std::size_t kMostProbed = 64;      // ranks of a host: each connects with every other for it, which 256 do for a minute
+constexpr std::size_t kMostProbed = 64;  // ranks of a host: each connects with every other for it, which 256 do for a minute
 constexpr std::size_t kCachedFloats = 4 << 10, kMemoryFloats = 1 << 20;   // 16 KiB; 4 MiB
 constexpr int kCachedReductions = 64, kMemoryReductions = 3, kReductionRounds = 7;
 
 double median(std::vector<double> samples) { return at_share(std::move(samples), 0.5); }
 // Of times so long that other programs cut into most of them on a busy machine.
 double lower_quartile(std::vector<double> samples) { return at_share(std::move(samples), 0.25); }
+
+bool can_probe(const std::vector<int>& ranks_of_a_host) { return ranks_of_a_host.size() > 1 && ranks_of_a_host.size() <= kMostProbed; }
 
 std::map<std::uint64_t, std::vector<int>> hosts_of(const std::vector<RankInfo>& ranks) {
   std::map<std::uint64_t, std::vector<int>> hosts;
@@ -229,7 +231,7 @@ Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settin
   const auto crowding_of = crowding_of_hosts(ranks);
   bool network = hosts.size() < 2;
   for (const auto& [host, members] : hosts) {
-    bool inside = members.size() < 2 || members.size() > kMostProbed;
+    bool inside = !can_probe(members);
     for (const int r : members) {
       const RankInfo& info = ranks[std::size_t(r)];
       inside = inside || (info.figures.reduction && info.figures.link(medium_within_hosts(settings), crowding_of.at(host) > 1));
@@ -250,7 +252,7 @@ Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const 
   const std::vector<int>& neighbours = hosts.at(self.host_identity);
   const double crowding = std::max(1.0, crowding_of_hosts(ranks).at(self.host_identity)),
                gamma = own.reduction->cached;
-  if (wanted.within_hosts && neighbours.size() > 1 && neighbours.size() <= kMostProbed) {
+  if (wanted.within_hosts && can_probe(neighbours)) {
     LinkProbe links(*member, member->id() + 1, neighbours, prices_of_equals(settings, crowding));
     if (Status s = links.measure(gamma, crowding, own.link(medium_within_hosts(settings), crowding > 1).emplace()); !s)
       return s;

@@ -17,7 +17,7 @@ struct Wanted {
   bool within_hosts = false, between_hosts = false;
   bool links() const { return within_hosts || between_hosts; }
 };
-// What the profiles of these ranks lack for a world of them. The same on all ranks.
+// What the profiles of these ranks lack for a world of them, but for hosts with more than 64 ranks: they are not probed. The same on all ranks.
 Wanted wanted_figures(const std::vector<RankInfo>& ranks, const Settings& settings);
 
 // Of each rank. Blocks, as a rule for less than half a second; `member` must have no operations and is used for nothing

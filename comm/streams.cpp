@@ -188,9 +188,8 @@ Work Member::start_on(StreamHandle stream, const Form& form) {
   const auto carrier = relay();  // not before: a capture bears no allocation
   if (!carrier) return refused(carrier.status().code(), carrier.status().text());
   auto call = (*carrier)->book(form, std::move(*checked), stream);
-  if (!call && call.status().code() != Code::out_of_resources) return refused(call.status().code(), call.status().text());
   if (!call) {      // the others go on, and would wait for this rank
-    const Status cause(call.status().code(), fmt::format("{} on a stream: {} has no memory for it: {}", name_of(collective_of(form)),
+    const Status cause(call.status().code(), fmt::format("{} on a stream: {} cannot begin it: {}", name_of(collective_of(form)),
                                                          engine_->describe(engine_->world_rank()), call.status().text()), rank_);
     {
       auto held = engine_->lock();
