@@ -6,6 +6,10 @@
 set -euo pipefail
 folder=$1 library=$2 ranks=$3
 shift 3
+((EUID == 0)) || { echo "link.sh: network namespaces want root" >&2; exit 2; }
+for tool in ip tc nsenter; do
+  command -v $tool >/dev/null || { echo "link.sh: no command $tool here (packages iproute2, util-linux)" >&2; exit 2; }
+done
 ((ranks % 2 == 0)) || { echo "link.sh: $ranks ranks do not halve over two hosts" >&2; exit 2; }
 half=$((ranks / 2))
 hosts=("link$$a" "link$$b") addresses=(10.98.7.1 10.98.7.2)
