@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "transport/rdma/rdma_transport.h"
+#include "transport/shm/kernel_read.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -43,7 +44,8 @@ Engine::Engine(EngineSetup setup)
       oversubscribed_(setup.oversubscribed), threaded_(setup.threaded), loop_(std::move(setup.loop)),
       directory_(std::move(setup.directory)),
       journal_(*loop_, std::move(setup.recorder), setup.threaded && record::has_even_counter()), peers_(std::size_t(setup.world_size)) {
-  shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment, Budget(settings_.memory_limit).slots, settings_.check});
+  shm_ = std::make_unique<transport::shm::ShmTransport>(*loop_, *this, transport::shm::ShmOptions{settings_.segment, Budget(settings_.memory_limit).slots, settings_.check, settings_.cma != "0"});
+  if (settings_.cma == "1") transport::shm::let_be_read();
   tcp_ = std::make_unique<transport::TcpTransport>(*loop_, *this, tcp_options(settings_));
   transports_ = {shm_.get(), tcp_.get()};
   if (!settings_.metrics.empty()) {

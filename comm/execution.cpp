@@ -32,14 +32,14 @@ bool combines(const Step& step) { return step.kind == StepKind::recv_reduce && s
 }  // namespace
 
 Piece::Piece(const SegmentHeader& header, const std::byte* data, transport::Lease lease)
-    : header_(header), leased_(lease.holder ? data : nullptr), lease_(lease) {
-  if (leased_ || header.bytes == 0) return;
+    : header_(header), leased_(lease.holder ? data : nullptr), elsewhere_(lease.holder && !data), lease_(lease) {
+  if (leased_ || elsewhere_ || header.bytes == 0) return;
   if (header.bytes <= kSmall) std::memcpy(small_.data(), data, header.bytes);
   else large_.assign(data, data + header.bytes);
 }
 
 const std::byte* Piece::data() const {
-  if (leased_) return leased_;
+  if (leased_ || elsewhere_) return leased_;
   return header_.bytes <= kSmall ? small_.data() : large_.data();
 }
 
@@ -199,13 +199,21 @@ bool Execution::retry() {
   return moved_ != before;
 }
 
+// Whether the receiver of this message fetches it. Several share one copy in a slot.
+bool Execution::lends(const Step& step, std::uint64_t bytes) const {
+  if (!binding_.lending.includes(bytes) || binding_.straight || step.peers.size() != 1) return false;
+  const Wire& wire = wires_[std::size_t(step.peers[0])];
+  return wire.connection && wire.connection->lent_bytes() > 0 && bytes > wire.connection->glance_bytes();
+}
+
 // What all wires of a send can carry at once; 0: one of them is not there yet.
 std::uint64_t Execution::segment_for(const Step& step, std::uint64_t bytes) const {
   std::uint64_t segment = binding_.segment_limit ? binding_.segment_limit : ~std::uint64_t(0);
+  const bool lent = lends(step, bytes);
   for (const int peer : step.peers) {
     const Wire& wire = wires_[std::size_t(peer)];
     if (!wire.connection) return 0;
-    segment = std::min<std::uint64_t>(segment, wire.transport->segment_bytes(bytes));
+    segment = std::min<std::uint64_t>(segment, lent ? wire.connection->lent_bytes() : wire.transport->segment_bytes(bytes));
   }
   return segment;
 }
@@ -224,6 +232,7 @@ void Execution::run_send(std::uint32_t index, std::uint64_t limit) {
       segment = std::min(segment, s.bytes - s.submitted);
       if (s.submitted + segment > limit) break;             // wait until a whole segment is ready
       s.segment = segment;
+      s.lends = lends(step, s.bytes);
     }
     if (!send_segment(index)) return block(index);
     s.submitted += s.segment;
@@ -255,6 +264,7 @@ bool Execution::send_segment(std::uint32_t index) {
   header.bytes = std::uint32_t(s.segment);
   header.offset = s.submitted;
   header.message_bytes = s.bytes;
+  header.lend = s.lends;
   const std::byte* data = s.source + s.submitted;
   for (; s.cursor < peer_count; ++s.cursor) {
     const Wire& wire = wires_[std::size_t(p.step.peers[s.cursor])];
@@ -264,7 +274,7 @@ bool Execution::send_segment(std::uint32_t index) {
       bool same = true;
       for (int peer : p.step.peers) same = same && wires_[std::size_t(peer)].transport == wire.transport;
       s.stage = wire.transport;
-      s.staged = same && !wire.transport->in_place(data, header.bytes)
+      s.staged = same && !header.lend && !wire.transport->in_place(data, header.bytes)
                      ? wire.transport->stage(data, header.bytes, int(peer_count))
                      : transport::Transport::kNoStage;
       if (s.staged == 0 && !oldest_) return false;
@@ -346,11 +356,13 @@ void Execution::reduce(std::byte* out, std::span<const std::byte* const> inputs,
 }
 
 // One arrived segment of a step with one sender: into place, or combined with the own operand.
-void Execution::apply(std::uint32_t index, const SegmentHeader& header, const std::byte* data) {
+void Execution::apply(std::uint32_t index, const SegmentHeader& header, const std::byte* data, const transport::Lease& lease) {
   State& s = states_[index];
   const Step& step = program_->steps[index].step;
   std::byte* out = s.target + header.offset;
-  if (step.kind == StepKind::recv || step.source.count == 0) {
+  if (!data && header.bytes > 0) {
+    if (!lease.holder->fetch(lease.token, out, header.bytes)) return;
+  } else if (step.kind == StepKind::recv || step.source.count == 0) {
     if (out != data) copy_bytes(out, data, header.bytes);
   } else {
     const std::byte* own = s.source + header.offset;
@@ -386,7 +398,7 @@ void Execution::run_held(std::uint32_t index, std::uint64_t limit) {
       ++i;
       continue;
     }
-    apply(index, held[i].header(), held[i].data());
+    apply(index, held[i].header(), held[i].data(), held[i].lease());
     held[i].release();
     held.erase(held.begin() + std::ptrdiff_t(i));
   }
@@ -465,13 +477,14 @@ Execution::Verdict Execution::arrived(int peer, const SegmentHeader& header, con
   const std::uint64_t end = header.offset + header.bytes;
   const Arrival arrival = header.key.message < lane.size() ? lane[header.key.message] : Arrival{};
   State& s = states_[arrival.step];
+  const bool lent = !data && header.bytes > 0;       // those come to plain receives alone
   if (header.key.message >= lane.size() || s.finished || header.message_bytes != s.bytes || end > s.bytes ||
-      header.offset < s.done) {
+      header.offset < s.done || (lent && program_->steps[arrival.step].step.kind != StepKind::recv)) {
     lease.release();
     return Verdict::unexpected;
   }
   if (!combines(program_->steps[arrival.step].step) && end <= allowed(arrival.step)) {
-    apply(arrival.step, header, data);
+    apply(arrival.step, header, data, lease);
     lease.release();
     finish_if_done(arrival.step);
     return Verdict::taken;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/layout.h"
+#include "comm/lending.h"
 #include "comm/program.h"
 #include "comm/stand.h"
 #include "transport/transport.h"
@@ -27,7 +28,8 @@ class Piece {
  public:
   Piece(const transport::SegmentHeader& header, const std::byte* data, transport::Lease lease);
   const transport::SegmentHeader& header() const { return header_; }
-  const std::byte* data() const;
+  const std::byte* data() const;                // nullptr: to be fetched
+  const transport::Lease& lease() const { return lease_; }
   std::uint64_t end() const { return header_.offset + header_.bytes; }
   void release() { lease_.release(); }
   transport::Lease take_lease() { return std::exchange(lease_, {}); }
@@ -36,6 +38,7 @@ class Piece {
   static constexpr std::size_t kSmall = 64;   // copied without an allocation
   transport::SegmentHeader header_;
   const std::byte* leased_ = nullptr;
+  bool elsewhere_ = false;                    // with the sender, to be fetched
   transport::Lease lease_;
   std::array<std::byte, kSmall> small_;
   std::vector<std::byte> large_;
@@ -51,6 +54,7 @@ struct Binding {
   Blocks in, out;
   transport::SegmentHeader header;              // key.communicator, key.operation, call, plan
   std::uint64_t segment_limit = 0;              // bytes; 0: the wire's own
+  Lending lending;                              // of messages with one reader, where its wire can
   // Of a straight run (comm/straight_run.h): the memory may be a GPU's. No byte of it is touched here, and the copies are made by the stream;
   // scratch is given.
   bool straight = false;
@@ -111,6 +115,7 @@ class Execution {
     std::uint32_t slot = 0;          // recv: first of its piece lists, one a peer
     transport::Readiness expected{};   // recv: as the peers were told
     bool finished = false, blocked = false;
+    bool lends = false;              // send: the current segment
     const std::byte* begin(Side side) const { return side == Side::source ? source : target; }
   };
 
@@ -119,6 +124,7 @@ class Execution {
   bool run(std::uint32_t step);
   bool misses(std::uint32_t index, std::uint32_t position) const;
   std::uint64_t segment_for(const algorithms::Step& step, std::uint64_t bytes) const;
+  bool lends(const algorithms::Step& step, std::uint64_t bytes) const;
   void run_send(std::uint32_t index, std::uint64_t limit);
   bool send_segment(std::uint32_t index);
   std::uint32_t take_off(std::uint32_t step, const transport::SegmentHeader& header);
@@ -129,7 +135,7 @@ class Execution {
   void run_combine(std::uint32_t index, std::uint64_t limit);
   const Piece* piece_at(std::uint32_t slot, std::uint64_t offset) const;
   void drop_pieces(std::uint32_t slot, std::uint64_t below);
-  void apply(std::uint32_t index, const transport::SegmentHeader& header, const std::byte* data);
+  void apply(std::uint32_t index, const transport::SegmentHeader& header, const std::byte* data, const transport::Lease& lease);
   void mark(std::uint32_t index, std::uint64_t offset, std::uint64_t bytes);
   void expect(std::uint32_t index);
   bool tell(std::uint32_t index, transport::Readiness readiness);

@@ -33,6 +33,7 @@ struct Explanation {
   std::vector<Candidate> candidates;   // best first; the first is chosen
   std::string reason;
   std::string limiting_link;
+  std::optional<std::uint64_t> lend_from;   // messages of so many bytes are read out of the sender's memory, on one host
   // On streams, where all GPUs reach each other's memory: best first, at assumed
   // prices. Empty: not on one host, or no such call.
   std::vector<GpuPlan> gpu;

@@ -351,6 +351,7 @@ void Member::address(Prepared& call, const Program& program, std::uint32_t seque
   call.binding.header.call = calls_[sequence % calls_.size()] = pack(named(call));
   call.binding.header.plan = program.hash;
   call.binding.segment_limit = engine_->settings().segment;
+  call.binding.lending = lending_of(program, engine_->settings(), planner_.prices());
 }
 
 Brief* Member::brief(const Prepared& call) {
@@ -424,6 +425,7 @@ void Member::bind_pair(const std::shared_ptr<Operation>& operation, Collective w
   call.binding.header.key = {id_ | kPairBit, operation->sequence, 0};
   call.binding.header.call = pack(operation->call);
   call.binding.segment_limit = engine_->settings().segment;
+  call.binding.lending = lending_of_pairs(engine_->settings(), planner_.prices());
   call.binding.token = operation->token;
   operation->execution = engine_->take_execution();
   operation->execution->bind(pair_program(what, peer), call.binding);

@@ -81,6 +81,7 @@ Prices prices_of_equals(const Settings& settings, double crowding, const Figures
   const bool crowded = crowding > 1;
   out.borders = {within_hosts({figures.link(medium, crowded), {}, {}}, medium == Medium::sockets, crowded)};
   out.shares_writes = medium != Medium::sockets;
+  if (const auto& within = figures.link(medium, crowded)) out.lend_from = within->lend_from;
   out.crowding = crowding;
   price_reductions(out, figures.reduction);
   return out;
@@ -132,6 +133,7 @@ Placement place_ranks(const std::vector<RankInfo>& ranks, const Settings& settin
   }
   out.prices.borders.push_back(within);
   out.prices.shares_writes = !sockets;
+  if (measured.within) out.prices.lend_from = measured.within->lend_from;
   price_reductions(out.prices, measured.reduction);
   return out;
 }

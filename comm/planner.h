@@ -32,6 +32,7 @@ struct Prices {
   double gamma_memory = 1 / 20e9; // from kCachedBytes on
   bool shares_writes = true;      // within innermost groups a multicast costs one write
   Trials trials;                  // of ranks like these
+  std::optional<std::uint64_t> lend_from;   // bytes of a message that its receiver had better fetch (SegmentHeader::lend); nullopt: of none
   double crowding = 1;            // ranks a core, at least 1: how many share each of the above
 };
 

@@ -26,6 +26,10 @@ constexpr double kBudget = 0.15;                             // seconds, for eac
 constexpr double kTrialBudget = 0.03, kTurn = 0.001;  // seconds, for each size that is tried; for one algorithm's turn
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostProbed = 64;  // ranks of a host: each connects with every other for it, which 256 do for a minute
+// Messages that are lent and not lent in turn, and how much quicker lending has to be (SegmentHeader::lend).
+constexpr std::uint64_t kLentSizes[] = {8 << 10, 32 << 10, 128 << 10, 512 << 10};
+constexpr int kGathers = 5;                                  // in a row
+constexpr double kLendingGain = 1.1, kLendingBudget = 0.01;      // seconds, for each of these sizes
 constexpr std::size_t kCachedFloats = 4 << 10, kMemoryFloats = 1 << 20;   // 16 KiB; 4 MiB
 constexpr int kCachedReductions = 64, kMemoryReductions = 3, kReductionRounds = 7;
 
@@ -116,6 +120,32 @@ LinkFigures LinkProbe::solve(const Samples& samples, double gamma, double crowdi
       t_large - l.hops * out.alpha - l.messages * out.message - double(kLargeBytes) * large.cost.reduced * gamma;
   out.beta = rest / (double(kLargeBytes) * leaving);
   return out;
+}
+
+// The smallest of kLentSizes from which on lending messages gains: in a ring, where each message has one reader.
+Status lending_pays_from(const Member& world, std::uint32_t id, const std::vector<int>& ranks, const Prices& copying, std::optional<std::uint64_t>& out) {
+  Prices lending = copying;
+  lending.lend_from = 0;
+  const Prices* const ways[] = {&copying, &lending};
+  Circle circle(world, id, ranks, {}, Planner({all_gather_rule("ring")}, false, copying), kLentSizes[std::size(kLentSizes) - 1] * ranks.size());
+  for (auto size = std::rbegin(kLentSizes); size != std::rend(kLentSizes); ++size) {
+    std::vector<double> samples[2], first;
+    const auto start = Clock::now();
+    for (double spent = 0; spent < kLendingBudget || samples[0].size() < kLeastRounds;) {
+      for (std::size_t way = 0; way < std::size(ways); ++way) {
+        circle.set_prices(*ways[way]);
+        if (Status s = circle.time_gather(*size * ranks.size(), 1, first); !s) return s;        // plans
+        if (Status s = circle.time_gather(*size * ranks.size(), kGathers, samples[way]); !s) return s;
+      }
+      spent = seconds_since(start);
+      if (Status s = circle.slowest({&spent, 1}); !s) return s;
+    }
+    double seconds[] = {median(samples[0]), median(samples[1])};
+    if (Status s = circle.slowest(seconds); !s) return s;
+    if (seconds[0] >= kLendingGain * seconds[1]) out = *size;
+    else if (out) break;
+  }
+  return {};
 }
 
 // Candidates of one size take turns until its share of time is spent.
@@ -253,9 +283,13 @@ Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const 
   const double crowding = std::max(1.0, crowding_of_hosts(ranks).at(self.host_identity)),
                gamma = own.reduction->cached;
   if (wanted.within_hosts && can_probe(neighbours)) {
-    LinkProbe links(*member, member->id() + 1, neighbours, prices_of_equals(settings, crowding));
-    if (Status s = links.measure(gamma, crowding, own.link(medium_within_hosts(settings), crowding > 1).emplace()); !s)
-      return s;
+    const Prices assumed = prices_of_equals(settings, crowding);
+    LinkFigures& figures = own.link(medium_within_hosts(settings), crowding > 1).emplace();
+    LinkProbe links(*member, member->id() + 1, neighbours, assumed);
+    if (Status s = links.measure(gamma, crowding, figures); !s) return s;
+    // With more ranks than cores the sender would wait for a receiver that does not run.
+    if (medium_within_hosts(settings) == Medium::memory && settings.cma != "0" && crowding <= 1)
+      if (Status s = lending_pays_from(*member, member->id() + 4, neighbours, assumed, figures.lend_from); !s) return s;
   }
   std::vector<int> leaders;
   for (const auto& [host, members] : hosts) leaders.push_back(members.front());

@@ -25,7 +25,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint8_t kMarkFlag = 0x80;
-constexpr int kFormat = 3;
+constexpr std::uint64_t kNeverLent = ~std::uint64_t(0);      // on the wire
+constexpr int kFormat = 4;
 constexpr double kMostTrialSeconds = 10;
 constexpr std::size_t kMostFileBytes = 64 << 10;   // of a profile; a larger file is something else
 
@@ -70,8 +71,9 @@ Status read_links(const Json& links, Figures& out) {
       for (int crowded = 0; crowded < 2; ++crowded) {
         if (name != link_name(medium, crowded)) continue;
         known = true;
-        const LinkFigures link{figures.at("alpha_s").get<double>(), figures.at("message_s").get<double>(),
-                               figures.at("beta_s_per_byte").get<double>()};
+        LinkFigures link{figures.at("alpha_s").get<double>(), figures.at("message_s").get<double>(),
+                         figures.at("beta_s_per_byte").get<double>(), {}};
+        if (figures.contains("lend_from_bytes")) link.lend_from = figures.at("lend_from_bytes").get<std::uint64_t>();
         if (!plausible(link)) return Status(Code::invalid_argument, fmt::format("the figures of {} are absurd", name));
         out.links[std::size_t(medium)][std::size_t(crowded)] = link;
       }
@@ -127,7 +129,7 @@ bool plausible(const ReductionFigures& f) {
 
 LinkFigures bounded(LinkFigures f) {
   return {clamp(f.alpha, kLeastSeconds, kMostSeconds), clamp(f.message, kLeastSeconds, kMostSeconds),
-          clamp(f.beta, kLeastPerByte, kMostPerByte)};
+          clamp(f.beta, kLeastPerByte, kMostPerByte), f.lend_from};
 }
 
 ReductionFigures bounded(ReductionFigures f) {
@@ -136,7 +138,9 @@ ReductionFigures bounded(ReductionFigures f) {
 
 std::optional<LinkFigures> slower(const std::optional<LinkFigures>& a, const std::optional<LinkFigures>& b) {
   if (!a || !b) return a ? a : b;
-  return LinkFigures{std::max(a->alpha, b->alpha), std::max(a->message, b->message), std::max(a->beta, b->beta)};
+  LinkFigures out{std::max(a->alpha, b->alpha), std::max(a->message, b->message), std::max(a->beta, b->beta), {}};
+  if (a->lend_from && b->lend_from) out.lend_from = std::max(*a->lend_from, *b->lend_from);
+  return out;
 }
 
 Figures slower(const Figures& a, const Figures& b) {
@@ -162,17 +166,20 @@ Figures overlaid(Figures under, const Figures& over) {
 // A byte of flags, then the figures that are there.
 void encode(const Figures& figures, ByteWriter& to) {
   std::uint8_t flags = figures.reduction ? 1 << (2 * kMediumCount) : 0;
-  std::vector<double> values;
+  std::vector<std::uint64_t> values;
+  const auto add = [&](auto value) { values.push_back(std::bit_cast<std::uint64_t>(value)); };
   for (std::size_t i = 0; i < 2 * kMediumCount; ++i) {
     const auto& link = figures.links[i / 2][i % 2];
     if (!link) continue;
     flags = std::uint8_t(flags | 1u << i);
-    values.insert(values.end(), {link->alpha, link->message, link->beta});
+    for (const double value : {link->alpha, link->message, link->beta}) add(value);
+    add(link->lend_from.value_or(kNeverLent));
   }
-  if (figures.reduction) values.insert(values.end(), {figures.reduction->cached, figures.reduction->memory});
+  if (figures.reduction)
+    for (const double value : {figures.reduction->cached, figures.reduction->memory}) add(value);
   if (figures.trials_mark != 0) flags |= kMarkFlag;
   to.number(flags);
-  for (const double value : values) to.number(std::bit_cast<std::uint64_t>(value));
+  for (const std::uint64_t value : values) to.number(value);
   if (figures.trials_mark != 0) to.number(figures.trials_mark);
 }
 
@@ -186,6 +193,7 @@ Figures decode_figures(ByteReader& from) {
     link.alpha = value();
     link.message = value();
     link.beta = value();
+    if (const auto from_bytes = from.number<std::uint64_t>(); from_bytes != kNeverLent) link.lend_from = from_bytes;
     if (plausible(link)) out.links[i / 2][i % 2] = link;
   }
   if (flags >> (2 * kMediumCount) & 1) {
@@ -224,8 +232,8 @@ MachineKey key_of_this_machine(const Settings& settings) {
   utsname kernel{};
   ::uname(&kernel);
   return {processor(), kernel.release, TUTTI_VERSION_STRING,
-          fmt::format("crc {}, segment {}, sockets {}, spin {} us, simd {}", settings.crc, settings.segment,
-                      settings.sockets, settings.spin.count(), settings.simd.empty() ? "best" : settings.simd),
+          fmt::format("crc {}, segment {}, sockets {}, spin {} us, simd {}, cma {}", settings.crc, settings.segment, settings.sockets,
+                      settings.spin.count(), settings.simd.empty() ? "best" : settings.simd, settings.cma),
           read_host_facts().cores};
 }
 
@@ -246,9 +254,11 @@ std::string profile_text(const MachineKey& key, const Profile& profile) {
   Json links = Json::object();
   for (int medium = 0; medium < kMediumCount; ++medium)
     for (int crowded = 0; crowded < 2; ++crowded)
-      if (const auto& link = figures.link(Medium(medium), crowded))
-        links[link_name(medium, crowded)] = {
-            {"alpha_s", link->alpha}, {"message_s", link->message}, {"beta_s_per_byte", link->beta}};
+      if (const auto& link = figures.link(Medium(medium), crowded)) {
+        Json& json = links[link_name(medium, crowded)];
+        json = {{"alpha_s", link->alpha}, {"message_s", link->message}, {"beta_s_per_byte", link->beta}};
+        if (link->lend_from) json["lend_from_bytes"] = *link->lend_from;
+      }
   Json json{{"format", kFormat}, {"machine", json_of(key)}, {"links", links}};
   if (figures.reduction)
     json["reduction"] = {{"cached_s_per_byte", figures.reduction->cached},

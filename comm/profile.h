@@ -22,6 +22,7 @@ inline constexpr const char* kMediumNames[kMediumCount] = {"memory", "sockets", 
 // cores: of what one rank would take with a core for itself, i.e. the time seen divided by ranks a core.
 struct LinkFigures {
   double alpha = 0, message = 0, beta = 0;
+  std::optional<std::uint64_t> lend_from;   // memory: as Prices::lend_from
   bool operator==(const LinkFigures&) const = default;
 };
 // Seconds for each byte of operands of an f32 sum of two.
@@ -59,7 +60,7 @@ Figures slower(const Figures& a, const Figures& b);
 // `over` where it has something, else `under`.
 Figures overlaid(Figures under, const Figures& over);
 
-inline constexpr std::size_t kMaxFiguresBytes = 1 + (kMediumCount * 2 * 3 + 2 + 1) * 8;
+inline constexpr std::size_t kMaxFiguresBytes = 1 + (kMediumCount * 2 * 4 + 2 + 1) * 8;
 void encode(const Figures& figures, ByteWriter& to);
 // Implausible ones are left out.
 Figures decode_figures(ByteReader& from);

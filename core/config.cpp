@@ -79,6 +79,14 @@ const Entry kEntries[] = {
       "largest all_reduce for the two-shot kernel, larger ones go through the host's memory; empty: by predicted time",
       kShared},
      &Settings::two_shot_threshold},
+    {{"TUTTI_CMA", "auto|0|1", "auto",
+      "ranks of one host read large messages out of each other's memory by the kernel (process_vm_readv): auto: where "
+      "the kernel lets them and measurements favour it; 1: this process also lets others of its user read it where "
+      "Yama forbids that; 0: never",
+      kShared},
+     &Settings::cma},
+    {{"TUTTI_CMA_THRESHOLD", "size", "", "smallest message that is read so; empty: as measured", kShared},
+     &Settings::cma_threshold},
     {{"TUTTI_SEGMENT", "size", "0", "bytes of one segment; 0: by the transport", kShared}, &Settings::segment},
     {{"TUTTI_SOCKETS", "number", "0", "TCP sockets for each pair of ranks, at most 64; 0: by the library", kShared},
      &Settings::sockets,

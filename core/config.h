@@ -33,6 +33,8 @@ struct Settings {
   std::string p2p = "auto";                           // TUTTI_P2P: memory of other GPUs: auto, 0, 1
   std::optional<ByteCount> one_shot_threshold;        // TUTTI_ONE_SHOT_THRESHOLD
   std::optional<ByteCount> two_shot_threshold;        // TUTTI_TWO_SHOT_THRESHOLD
+  std::string cma = "auto";                           // TUTTI_CMA: memory of other processes of the host: auto, 0, 1
+  std::optional<ByteCount> cma_threshold;             // TUTTI_CMA_THRESHOLD
   std::string order = "any";                          // TUTTI_ORDER: any, canonical
   ByteCount segment = 0;                              // TUTTI_SEGMENT: 0 = by transport
   int sockets = 0;                                    // TUTTI_SOCKETS: per pair; 0 = by the library

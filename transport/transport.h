@@ -31,6 +31,9 @@ struct SegmentHeader {
   // Does not travel. The earliest unfinished message of its lane in the oldest operation of its communicator: the one
   // that must always find room in the end, or ranks could wait for each other with all room taken by later ones.
   bool first = false;
+  // Does not travel. The receiver only puts these bytes in their place, and the source stays as it is until on_sent():
+  // the wire may leave them there for the receiver to fetch (Connection::lent_bytes).
+  bool lend = false;
 };
 
 // Keeps arrived bytes readable until released. Empty (holder null): bytes are valid during the call only (small
@@ -38,6 +41,9 @@ struct SegmentHeader {
 class LeaseHolder {
  public:
   virtual void release(std::uint64_t token) = 0;
+  // Of a segment that came without data: brings its bytes here. False: they do not come this way. What was written here
+  // counts for nothing then; the segment comes once more in another way, or its communicator is broken.
+  virtual bool fetch(std::uint64_t /*token*/, std::byte* /*into*/, std::uint32_t /*bytes*/) { return false; }
  protected:
   ~LeaseHolder() = default;
 };
@@ -54,7 +60,8 @@ class Listener {
   // Asked by transports that copy anyway (TCP); they then call on_segment with data == the pointer given.
   virtual std::byte* landing(int peer, const SegmentHeader& header) = 0;
   // A whole segment is there. Takes over the lease: must release it, now or later. Segments of one message may come in
-  // any order (several sockets), each exactly once.
+  // any order (several sockets), each exactly once. data == nullptr: it is lent (SegmentHeader::lend), and lies with the
+  // sender until the lease's holder has fetched it.
   virtual void on_segment(int peer, const SegmentHeader& header, const std::byte* data, Lease lease) = 0;
   // A segment accepted with Sent::pending: its source may now be reused. `token` as given to send().
   virtual void on_sent(int peer, std::uint64_t token) = 0;
@@ -97,6 +104,8 @@ class Connection {
   // every byte of it may be written; else nullptr.
   virtual void expect(const SegmentHeader& message, Readiness readiness, std::byte* place) = 0;
   virtual std::size_t eager_bytes() const = 0;
+  // The largest segment that may be sent with SegmentHeader::lend; 0: this wire lends nothing.
+  virtual std::size_t lent_bytes() const { return 0; }
   // A look past Transport::poll(), at what came next. Of this whole message (its header as it must have come) the
   // bytes, which stay until take_glanced(); nullptr: it is not there, or something else is before it. Messages of at
   // most glance_bytes() can be looked at, and send() is done with them at once; 0: this wire has no memory to look at.

@@ -6,5 +6,5 @@
 #define TUTTI_VERSION_STRING "0.1.0"
 
 namespace tutti {
-inline constexpr unsigned kWireVersion = 5;
+inline constexpr unsigned kWireVersion = 6;
 }

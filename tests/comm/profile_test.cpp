@@ -24,7 +24,7 @@ MachineKey some_key() { return {"a processor \"quoted\"", "6.1", "0.1.0", "crc t
 
 Figures some_figures() {
   Figures f;
-  f.link(Medium::memory, false) = LinkFigures{3e-7, 1e-7, 1e-10};
+  f.link(Medium::memory, false) = LinkFigures{3e-7, 1e-7, 1e-10, 32768};
   f.link(Medium::sockets, true) = LinkFigures{1.25e-5, 3.3e-6, 7e-10};
   f.reduction = ReductionFigures{5e-12, 4e-11};
   return f;
@@ -123,7 +123,7 @@ TEST_F(ProfileFile, AbsurdFiguresMakeTheFileUnusable) {
   EXPECT_THAT(status_with("\"cached_s_per_byte\": 5e-12", "\"cached_s_per_byte\": 1").text(),
               HasSubstr("reductions are absurd"));
   EXPECT_THAT(status_with("\"memory\": {", "\"pigeons\": {").text(), HasSubstr("pigeons"));
-  EXPECT_THAT(status_with("\"format\": 3", "\"format\": 1").text(), HasSubstr("format"));
+  EXPECT_THAT(status_with("\"format\": 4", "\"format\": 1").text(), HasSubstr("format"));
   EXPECT_THAT(status_with("\"seconds\": 0.00015", "\"seconds\": -1").text(), HasSubstr("trials are absurd"));
   EXPECT_THAT(status_with("\"over\": \"memory\"", "\"over\": \"pigeons\"").text(), HasSubstr("pigeons"));
 }
@@ -173,7 +173,7 @@ Figures random_figures(std::mt19937& random) {
   Figures f;
   for (auto& medium : f.links)
     for (auto& link : medium)
-      if (random() % 2) link = LinkFigures{seconds(random), seconds(random), per_byte(random)};
+      if (random() % 2) link = LinkFigures{seconds(random), seconds(random), per_byte(random), random() % 2 ? std::optional<std::uint64_t>(random()) : std::nullopt};
   if (random() % 2) f.reduction = ReductionFigures{per_byte(random), per_byte(random)};
   return f;
 }
@@ -221,7 +221,7 @@ TEST(MergedFigures, AreTheSlowestWherePresentAndSayThatTheyAreMeasured) {
   const Prices assumed = place_ranks(ranks, {}).prices;
   EXPECT_FALSE(assumed.borders.back().measured);
   ranks[1].figures.link(Medium::memory, false) = LinkFigures{5e-6, 1e-7, 1e-10};
-  ranks[4].figures.link(Medium::memory, false) = LinkFigures{3e-6, 2e-7, 4e-10};
+  ranks[4].figures.link(Medium::memory, false) = LinkFigures{3e-6, 2e-7, 4e-10, 8192};
   ranks[4].figures.link(Medium::sockets, false) = LinkFigures{1e-2, 1e-2, 1e-5};     // not what they use
   ranks[4].figures.link(Medium::memory, true) = LinkFigures{1e-2, 1e-2, 1e-5};       // nor are they crowded
   const Prices prices = place_ranks(ranks, {}).prices;
@@ -229,6 +229,9 @@ TEST(MergedFigures, AreTheSlowestWherePresentAndSayThatTheyAreMeasured) {
   EXPECT_EQ(prices.borders.back().alpha, 5e-6);
   EXPECT_EQ(prices.borders.back().message, 2e-7);
   EXPECT_EQ(prices.borders.back().beta, 4e-10);
+  EXPECT_EQ(prices.lend_from, std::nullopt);        // where one of them had better not, none does
+  ranks[1].figures.link(Medium::memory, false)->lend_from = 65536;
+  EXPECT_EQ(place_ranks(ranks, {}).prices.lend_from, 65536u);
   EXPECT_FALSE(prices.borders.front().measured);
   EXPECT_EQ(prices.borders.front().alpha, kHostBorder.alpha);
 }

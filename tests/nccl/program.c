@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "perf/gpu/nccl_ranks.h"
 #ifdef TUTTI_ON_GPU
@@ -329,7 +330,10 @@ static int join(int rank, int ranks, const char* id, const char* what) {
   CHECK(ncclCommInitRank(&comm, ranks, id_from(id), rank));
   float x = 1;
   CHECK(ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL));
-  if (strcmp(what, "die") == 0) raise(SIGKILL);
+  if (strcmp(what, "die") == 0) {
+    usleep(200 * 1000);        /* the others end it, too: from a death on, none of them ends anything */
+    raise(SIGKILL);
+  }
   while (ncclAllReduce(&x, &x, 1, ncclFloat, ncclSum, comm, NULL) == ncclSuccess) continue;
   return 0;
 }

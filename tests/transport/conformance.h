@@ -30,6 +30,8 @@ class Pair {
   virtual bool step() = 0;
   // Runs the loop of that side alone, without waiting. Returns whether anything ran: a sleep there would have ended.
   virtual bool woken(int side) = 0;
+  // Whether segments are lent (SegmentHeader::lend) where the connection can.
+  virtual bool lends() const { return false; }
   // The connection breaks, as if the process of side 1 had died. Its transport must not be used any more.
   virtual void kill_side_1() = 0;
 };
@@ -85,7 +87,7 @@ class End final : public Listener {
       message.held.clear();
     }
   }
-  void attach(Pair& pair) { transport_ = &pair.transport(side_), connection_ = &pair.connection(side_); }
+  void attach(Pair& pair) { transport_ = &pair.transport(side_), connection_ = &pair.connection(side_), lends_ = pair.lends(); }
 
   // Told of memory that bytes are sent from or received into, when it is there and before it goes.
   std::function<void(const std::vector<std::byte>&, bool there)> on_memory = [](const auto&, bool) {};
@@ -115,7 +117,7 @@ class End final : public Listener {
     message.plan = 0xBEEF;
     connection_->expect(message, gives_place ? Readiness::lands : Readiness::partly, gives_place ? in.into.data() : nullptr);
     for (Held& held : in.held) {
-      place(key, in, held.header, held.copy.empty() ? held.data : held.copy.data());
+      place(key, in, held.header, held.copy.empty() ? held.data : held.copy.data(), held.lease);
       if (held.lease.holder) held_bytes -= held.header.bytes;
       held.lease.release();
     }
@@ -154,7 +156,7 @@ class End final : public Listener {
     EXPECT_EQ(header.call, mix(header.key.operation));
     EXPECT_EQ(header.plan, 0xBEEFu);
     if (in.posted) {
-      place(header.key, in, header, data);
+      place(header.key, in, header, data, lease);
       return lease.release();
     }
     Held held{header, data, {}, lease};
@@ -201,9 +203,10 @@ class End final : public Listener {
   };
 
   bool offer_one(const MessageKey& key, Outgoing& out) {
-    const std::size_t segment = transport_->segment_bytes(out.bytes);
+    const bool lend = lends_ && out.bytes > connection_->glance_bytes() && connection_->lent_bytes() > 0;
+    const std::size_t segment = lend ? connection_->lent_bytes() : transport_->segment_bytes(out.bytes);
     EXPECT_GT(segment, 0u);
-    SegmentHeader header{.key = key, .offset = out.offset, .message_bytes = out.bytes};
+    SegmentHeader header{.key = key, .offset = out.offset, .message_bytes = out.bytes, .lend = lend};
     header.call = mix(key.operation);
     header.plan = 0xBEEF;
     header.bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(segment, out.bytes - out.offset));
@@ -224,10 +227,13 @@ class End final : public Listener {
     EXPECT_LE(header.bytes, header.message_bytes - header.offset);
     EXPECT_TRUE(header.bytes > 0 || header.message_bytes == 0);
   }
-  void place(const MessageKey& key, Incoming& in, const SegmentHeader& header, const std::byte* data) {
+  void place(const MessageKey& key, Incoming& in, const SegmentHeader& header, const std::byte* data, const Lease& lease) {
     ASSERT_EQ(header.message_bytes, in.bytes);
     std::byte* into = in.into.data() + header.offset;
-    if (header.bytes && data != into) std::memcpy(into, data, header.bytes);
+    if (header.bytes && !data) {
+      ASSERT_TRUE(lends_ && lease.holder);
+      ASSERT_TRUE(lease.holder->fetch(lease.token, into, header.bytes));
+    } else if (header.bytes && data != into) std::memcpy(into, data, header.bytes);
     in.got += header.bytes;
     if (in.got < in.bytes) return;
     ASSERT_EQ(in.got, in.bytes);
@@ -244,6 +250,7 @@ class End final : public Listener {
   int side_;
   Transport* transport_ = nullptr;
   Connection* connection_ = nullptr;
+  bool lends_ = false;
   std::map<MessageKey, Outgoing, KeyLess> out_;
   std::map<MessageKey, Outgoing*, KeyLess> unsent_;
   std::map<MessageKey, Incoming, KeyLess> in_;

@@ -1,8 +1,8 @@
 #pragma once
 // What lies in shared memory, byte for byte. All ranks of a job run the same wire version, so that plain structs serve.
 //
-// What lies in a region (regions.h) stays there: the cell tells where, and a ticket, a counter like that of a slot,
-// tells when the receiver has read it.
+// What lies in a region (regions.h), or is lent (SegmentHeader::lend), stays there: the cell tells where, and a ticket, a
+// counter like that of a slot, tells when the receiver has read it.
 //
 // Outbox: one a rank, mapped by all its local peers. Slots hold segments that the owner sends; receivers read them in
 // place and count `readers` down. Lane pair: one a connection; each lane is a ring of cells that its sender fills and
@@ -33,8 +33,14 @@ inline constexpr std::uint32_t kShared = kSlotClasses[0].count + kSlotClasses[1]
 // One large slot for each (peer, communicator), made when the shared ones are taken: room for SegmentHeader::first.
 inline constexpr std::uint32_t kReserve = 448;
 inline constexpr std::uint32_t kSlots = kShared + kReserve;
-inline constexpr std::uint32_t kTickets = 64;           // numbered behind the slots
-inline constexpr std::uint32_t kLeastInPlace = 4096;    // bytes of a segment that is worth a ticket
+// Numbered behind the slots. Behind them, as many as there are slots in reserve, for the same.
+inline constexpr std::uint32_t kTickets = 64;
+inline constexpr std::uint32_t kAllTickets = kTickets + kReserve;
+// Bits of the counter of a lent segment's ticket, the lowest of which says that it is to be read. The owner: it is not there any
+// more. The reader: it cannot read it, and wants it to be sent.
+inline constexpr std::uint32_t kTakenBack = 1u << 31, kRefused = 1u << 30;
+inline constexpr std::uint32_t kLargestLent = 256 << 10;
+inline constexpr std::uint32_t kLeastInPlace = 16385;    // bytes of a segment that is worth a ticket
 
 // Bits of Outbox::sleeping: what the owner wants to be woken for.
 inline constexpr std::uint32_t kWantsData = 1, kWantsRoom = 2;
@@ -44,8 +50,9 @@ struct Outbox {
   struct alignas(kCacheLine) Slot {
     std::atomic<std::uint32_t> readers;
   };
-  std::array<Slot, kSlots + kTickets> slots;
+  std::array<Slot, kSlots + kAllTickets> slots;
   std::atomic<std::int32_t> process, descriptor;  // by which others may find this memory, to see whether they find any
+  std::atomic<std::uint64_t> address;             // of this in that process
 };
 inline constexpr std::size_t kOutboxHeader = (sizeof(Outbox) + 4095) / 4096 * 4096;
 
@@ -83,9 +90,9 @@ struct Lane {
 struct LanePair {
   alignas(kCacheLine) std::atomic<std::uint64_t> greeting[2];   // each side writes its own, and checks the other's
   Lane lanes[2];                                                // [0] from the side that opened the connection
-  alignas(
-      kCacheLine) std::atomic<std::uint32_t> reads_in_place[2];  // each side its own: it can map the other's regions
+  alignas(kCacheLine) std::atomic<std::uint32_t> reads[2];      // each side its own: what it can do with the other's memory
 };
+inline constexpr std::uint32_t kMapsRegions = 1, kReadsByKernel = 2;
 inline constexpr std::uint64_t kGreeting[2] = {0x7475747469206869ull, 0x7475747469206f6bull};
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);

@@ -48,7 +48,7 @@ Result<std::byte*> make_region(std::size_t bytes) {
   if (!memory) return memory.status();
   static thread_local std::random_device random;
   Head* const head = head_of(*memory);
-  head->token = std::uint64_t(random()) << 32 | random();
+  head->token = std::uint64_t(random()) << 32 | random() | 1;       // never 0
   head->magic = kMagic;
   std::byte* const data = memory->data() + kHead;
   if (Status status = add_range(data, bytes, true); !status) return status;

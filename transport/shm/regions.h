@@ -12,10 +12,10 @@
 
 namespace tutti::transport::shm {
 
-// Where bytes lie, for another process.
+// Where bytes lie, for another process: in a region, or in memory of its own (then without a token).
 struct RegionPart {
   std::uint64_t token = 0;       // of the region; no two of a host are equal, but by a chance of 2^-64
-  std::uint64_t offset = 0;      // of the part
+  std::uint64_t offset = 0;      // of the part; without a token its address
   std::int32_t process = 0, descriptor = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/copy.h"
 #include "core/fork.h"
+#include "transport/shm/kernel_read.h"
 
 namespace tutti::transport::shm {
 
@@ -24,7 +25,7 @@ ShmConnection::~ShmConnection() {
 
 void ShmConnection::join(SharedMemory outbox, int doorbell) {
   outbox_ = std::move(outbox);
-  find_out_whether_regions_can_be_read();
+  find_out_what_can_be_read();
   outbox_.close_descriptor();
   lanes_.close_descriptor();
   doorbell_ = doorbell;
@@ -32,15 +33,31 @@ void ShmConnection::join(SharedMemory outbox, int doorbell) {
   for (const SharedMemory* memory : {&outbox_, &lanes_}) keep_mapping_from_children(memory->data(), memory->bytes());
 }
 
-// What the peer passed is also found by way of /proc, or nothing of its is: then the same goes for its regions.
-void ShmConnection::find_out_whether_regions_can_be_read() {
-  const auto& theirs = *reinterpret_cast<const Outbox*>(outbox_.data());
-  const int found = foreign_descriptor(theirs.process.load(std::memory_order_relaxed), theirs.descriptor.load(std::memory_order_relaxed));
+// What the peer passed is also found by way of /proc, or nothing of its is: then the same goes for its regions. Only of a process that is known to
+// be the peer's is memory read: in another PID namespace the number is somebody else's.
+void ShmConnection::find_out_what_can_be_read() {
+  const int process = theirs().process.load(std::memory_order_relaxed), descriptor = theirs().descriptor.load(std::memory_order_relaxed);
+  const int found = foreign_descriptor(process, descriptor);
   if (found < 0) return;
   struct stat passed {}, opened {};
   const bool same = fstat(outbox_.descriptor(), &passed) == 0 && fstat(found, &opened) == 0 && passed.st_ino == opened.st_ino && passed.st_dev == opened.st_dev;
   close(found);
-  reinterpret_cast<LanePair*>(lanes_.data())->reads_in_place[opener_ ? 0 : 1].store(same, std::memory_order_release);
+  if (!same) return;
+  std::array<std::byte, sizeof(std::int32_t)> seen{};
+  const bool by_kernel = transport_.options_.lend &&
+                         read_by_kernel(process, theirs().address.load(std::memory_order_relaxed) + offsetof(Outbox, descriptor), seen) &&
+                         std::memcmp(seen.data(), &descriptor, sizeof descriptor) == 0;
+  reinterpret_cast<LanePair*>(lanes_.data())->reads[opener_ ? 0 : 1].store(kMapsRegions | (by_kernel ? kReadsByKernel : 0), std::memory_order_release);
+}
+
+bool ShmConnection::peer_can(std::uint32_t what) const {
+  const auto* pair = reinterpret_cast<const LanePair*>(lanes_.data());
+  return pair->reads[opener_ ? 1 : 0].load(std::memory_order_acquire) & what;
+}
+
+// Checksums are made where the bytes are copied.
+std::size_t ShmConnection::lent_bytes() const {
+  return transport_.options_.lend && !transport_.options_.check && !refuses_ && peer_can(kReadsByKernel) ? kLargestLent : 0;
 }
 
 // The next free cell, or nullptr while the receiver has not emptied it.
@@ -88,8 +105,9 @@ void ShmConnection::publish(Cell& cell, const SegmentHeader& header, std::uint32
   transport_.unsettled_ = true;
 }
 
-Sent ShmConnection::lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint32_t sum, std::uint64_t token) {
-  const std::uint32_t ticket = transport_.take_ticket(*this, token);
+// `data`: where there is no region.
+Sent ShmConnection::lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, const std::byte* data, std::uint32_t sum, std::uint64_t token) {
+  const std::uint32_t ticket = transport_.take_ticket(*this, header, data, token);
   if (ticket == kNoSlot) return Sent::again;
   std::memcpy(cell.payload.data(), &part, sizeof part);
   publish(cell, header, ticket, sum);
@@ -100,19 +118,24 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
   Cell* cell = reserve();
   if (!cell) return Sent::again;
   const std::uint32_t sum = transport_.sum_of(data, header.bytes);
-  const auto* pair = reinterpret_cast<const LanePair*>(lanes_.data());
-  if (header.bytes >= kLeastInPlace && pair->reads_in_place[opener_ ? 1 : 0].load(std::memory_order_acquire))
+  if (header.bytes >= kLeastInPlace && peer_can(kMapsRegions))
     if (const auto part = region_part(data, header.bytes)) {
       // Without a ticket a first segment is copied like any other, so that it finds room whatever the other lanes hold.
-      if (const Sent lent = lend(*cell, header, *part, sum, token); lent != Sent::again || !header.first) return lent;
+      const Sent lent = lend(*cell, header, *part, nullptr, sum, token);
+      if (lent != Sent::again || !header.first || header.lend) return lent;
     }
+  if (header.lend) {
+    if (lent_bytes() >= header.bytes) return lend(*cell, header, {0, reinterpret_cast<std::uint64_t>(data), 0, -1}, data, sum, token);
+    transport_.pushes_.push_back({this, header, data, token});
+    return Sent::pending;
+  }
   std::uint32_t slot = kNoSlot;
   if (header.bytes <= transport_.inline_bytes()) {
     if (header.bytes > 0) std::memcpy(cell->payload.data(), data, header.bytes);      // of nothing there may be no address
   } else {
     slot = transport_.take_slot(header.bytes, this);
     if (slot == kNoSlot && header.first)
-      slot = transport_.take_reserve(std::uint64_t(peer_) << 32 | header.key.communicator);
+      slot = transport_.take_reserve(std::uint64_t(peer_) << 32 | header.key.communicator, kShared);
     if (slot == kNoSlot) return Sent::again;
     copy_bytes(transport_.outbox_memory_.data() + slot_offset(slot), data, header.bytes);
     transport_.outbox().slots[slot].readers.store(1, std::memory_order_relaxed);
@@ -143,11 +166,17 @@ const std::byte* ShmConnection::in_slot(std::uint32_t slot) {
   return outbox_.data() + slot_offset(slot);
 }
 
-bool ShmConnection::lends(const Cell& cell) { return cell.slot >= kSlots && cell.slot < kSlots + kTickets; }
+bool ShmConnection::lends(const Cell& cell) { return cell.slot >= kSlots && cell.slot < kSlots + kAllTickets; }
 
-const std::byte* ShmConnection::in_region(const Cell& cell) {
-  RegionPart part;
-  std::memcpy(&part, cell.payload.data(), sizeof part);
+// The owner may have taken it back while it was being read: then its bytes may be any.
+bool ShmConnection::fetch(std::uint32_t ticket, std::byte* into, std::uint32_t bytes) {
+  auto& state = theirs().slots[ticket].readers;
+  if (lost_ || state.load(std::memory_order_acquire) & kTakenBack) return false;
+  const bool read = read_by_kernel(theirs().process.load(std::memory_order_relaxed), lent_at_[ticket - kSlots], {into, bytes});
+  return !(state.fetch_or(read ? 0 : kRefused, std::memory_order_acq_rel) & kTakenBack) && read;
+}
+
+const std::byte* ShmConnection::in_region(const RegionPart& part, std::uint32_t bytes) {
   auto found = regions_.find(part.token);
   if (found == regions_.end()) {
     std::erase_if(regions_, [](const auto& r) { return is_dropped(r.second); });
@@ -156,7 +185,7 @@ const std::byte* ShmConnection::in_region(const Cell& cell) {
     found = regions_.emplace(part.token, std::move(*region)).first;
   }
   const SharedMemory& region = found->second;
-  return part.offset <= region.bytes() && cell.bytes <= region.bytes() - part.offset ? region.data() + part.offset : nullptr;
+  return part.offset <= region.bytes() && bytes <= region.bytes() - part.offset ? region.data() + part.offset : nullptr;
 }
 
 // Delivers the next arrival. One at a time: it may complete what the caller waits for, and the next may belong to what this
@@ -172,17 +201,21 @@ bool ShmConnection::receive() {
   header.offset = cell.offset;
   header.message_bytes = cell.message_bytes;
   const std::uint32_t slot = cell.slot;
-  const std::byte* const lent = lends(cell) ? in_region(cell) : nullptr;
-  if (lends(cell) && !lent) {
+  RegionPart part;
+  if (lends(cell)) std::memcpy(&part, cell.payload.data(), sizeof part);
+  const bool elsewhere = lends(cell) && part.token == 0;
+  const std::byte* const lent = lends(cell) && !elsewhere ? in_region(part, cell.bytes) : nullptr;
+  if (lends(cell) && !lent && !elsewhere) {
     transport_.lost(*this, Status(Code::network, "shared memory: memory that the peer allocated cannot be mapped here", peer_));
     return false;
   }
-  if (!lent && (slot == kNoSlot ? cell.bytes > transport_.inline_bytes() : slot >= kSlots || cell.bytes > slot_bytes(slot))) {
+  if (!lends(cell) && (slot == kNoSlot ? cell.bytes > transport_.inline_bytes() : slot >= kSlots || cell.bytes > slot_bytes(slot))) {
     transport_.lost(*this, Status(Code::network, "shared memory: a cell that makes no sense", peer_));
     return false;
   }
   ++received_;
-  const std::byte* const payload = lent ? lent : slot == kNoSlot ? cell.payload.data() : in_slot(slot);
+  if (elsewhere) lent_at_[slot - kSlots] = part.offset;
+  const std::byte* const payload = lends(cell) ? lent : slot == kNoSlot ? cell.payload.data() : in_slot(slot);
   if (transport_.options_.check && !intact(cell, payload)) {
     transport_.listener_.on_damaged(peer_, header);
   } else if (slot == kNoSlot) {
@@ -220,7 +253,7 @@ void ShmConnection::take_glanced() {
 }
 
 void ShmConnection::ring_if_sleeping() {
-  auto& sleeping = reinterpret_cast<Outbox*>(outbox_.data())->sleeping;
+  auto& sleeping = theirs().sleeping;
   const std::uint32_t wants = sleeping.load(std::memory_order_relaxed);
   if ((wants & std::exchange(news_, 0)) == 0) return;
   if (sleeping.exchange(0, std::memory_order_acq_rel) == 0 || doorbell_ < 0) return;

@@ -1,5 +1,6 @@
 #pragma once
 // ShmConnection: this rank's end of one pair's lanes.
+#include <array>
 #include <unordered_map>
 
 #include "transport/shm/regions.h"
@@ -18,6 +19,7 @@ class ShmConnection final : public Connection {
   Sent send_staged(const SegmentHeader& header, std::uint64_t staged) override;
   void expect(const SegmentHeader&, Readiness, std::byte*) override {}
   std::size_t eager_bytes() const override { return ~std::size_t(0); }
+  std::size_t lent_bytes() const override;
   std::size_t glance_bytes() const override;
   const std::byte* glance(const SegmentHeader& message) override;
   void take_glanced() override;
@@ -34,10 +36,13 @@ class ShmConnection final : public Connection {
   bool has_arrivals() const;
   void ring_if_sleeping();
   const std::byte* in_slot(std::uint32_t slot);   // where the peer's slot lies here
-  static bool lends(const Cell& cell);                 // it tells of a part of a region
-  const std::byte* in_region(const Cell& cell);   // where that lies here; nullptr: nowhere
-  void find_out_whether_regions_can_be_read();
-  Sent lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, std::uint32_t sum, std::uint64_t token);
+  static bool lends(const Cell& cell);                 // it tells where the bytes are, outside of any slot
+  const std::byte* in_region(const RegionPart& part, std::uint32_t bytes);   // where that lies here; nullptr: nowhere
+  void find_out_what_can_be_read();
+  bool peer_can(std::uint32_t what) const;
+  Sent lend(Cell& cell, const SegmentHeader& header, const RegionPart& part, const std::byte* data, std::uint32_t sum, std::uint64_t token);
+  Outbox& theirs() const { return *reinterpret_cast<Outbox*>(outbox_.data()); }
+  bool fetch(std::uint32_t ticket, std::byte* into, std::uint32_t bytes);
 
   ShmTransport& transport_;
   int peer_;
@@ -52,6 +57,8 @@ class ShmConnection final : public Connection {
   std::uint32_t slots_ = 0;      // large ones in use for this peer alone
   std::uint32_t seen_groups_ = 0; // bits: groups of the peer's slots that have their pages here
   std::uint32_t news_ = 0;       // kWantsData, kWantsRoom: what the peer may wait for and has not been rung about
+  std::array<std::uint64_t, kAllTickets> lent_at_;     // of the peer's lent segments, by ticket: their addresses in its process
+  bool refuses_ = false;         // it could not read what it was lent
   bool lost_ = false;
 };
 

@@ -47,6 +47,7 @@ Status ShmTransport::ensure_outbox() {
   outbox_memory_ = std::move(*memory);
   keep_mapping_from_children(outbox_memory_.data(), outbox_memory_.bytes());
   outbox().process.store(::getpid(), std::memory_order_relaxed);
+  outbox().address.store(reinterpret_cast<std::uint64_t>(outbox_memory_.data()), std::memory_order_relaxed);
   outbox().descriptor.store(outbox_memory_.descriptor(), std::memory_order_relaxed);
   for (std::uint32_t ticket = kTickets; ticket-- > 0;) tickets_.push_back(kSlots + ticket);
   return {};
@@ -133,9 +134,10 @@ void ShmTransport::lost(ShmConnection& connection, const Status& why) {
   }
   std::erase_if(lent_, [&](const Lent& l) {
     if (l.reader != &connection) return false;
-    tickets_.push_back(l.ticket);
+    return_ticket(l.ticket);
     return true;
   });
+  std::erase_if(pushes_, [&](const Push& p) { return p.reader == &connection; });
   listener_.on_lost(connection.peer_, why);
 }
 
@@ -191,33 +193,91 @@ bool ShmTransport::grow(std::size_t slot_class) {
   return true;
 }
 
-// kNoSlot: all are out, or as many as this lane may have, so that it does not starve the others.
-std::uint32_t ShmTransport::take_ticket(ShmConnection& user, std::uint64_t token) {
+// kNoSlot: all are out, or as many as this lane may have, so that it does not starve the others; and so is the one that is kept for a first segment
+// that can go no other way.
+std::uint32_t ShmTransport::take_ticket(ShmConnection& user, const SegmentHeader& header, const std::byte* data, std::uint64_t token) {
   const auto held = std::size_t(std::count_if(lent_.begin(), lent_.end(), [&](const Lent& l) { return l.reader == &user; }));
-  if (tickets_.empty() || held >= std::max<std::size_t>(1, kTickets / std::max<std::size_t>(1, connections_.size()))) {
+  std::uint32_t ticket = kNoSlot;
+  if (!tickets_.empty() && held < std::max<std::size_t>(1, kTickets / std::max<std::size_t>(1, connections_.size()))) {
+    ticket = tickets_.back();
+    tickets_.pop_back();
+  } else if (header.first && header.lend) {
+    ticket = take_reserve(std::uint64_t(user.peer_) << 32 | header.key.communicator, kSlots + kTickets);
+  }
+  if (ticket == kNoSlot) {
     starved_ = true;
     return kNoSlot;
   }
-  const std::uint32_t ticket = tickets_.back();
-  tickets_.pop_back();
   outbox().slots[ticket].readers.store(1, std::memory_order_relaxed);
-  lent_.push_back({ticket, &user, token});
+  lent_.push_back({ticket, &user, token, header, data});
   return ticket;
 }
 
-// Tells of the parts that have been read.
+void ShmTransport::return_ticket(std::uint32_t ticket) {
+  outbox().slots[ticket].readers.store(0, std::memory_order_relaxed);
+  if (ticket < kSlots + kTickets) tickets_.push_back(ticket);
+}
+
+// Tells of what has been read.
 bool ShmTransport::take_back() {
   std::vector<Lent> read;
   std::erase_if(lent_, [&](const Lent& l) {
-    if (outbox().slots[l.ticket].readers.load(std::memory_order_acquire) != 0) return false;
+    if ((outbox().slots[l.ticket].readers.load(std::memory_order_acquire) & ~(kTakenBack | kRefused)) != 0) return false;
     read.push_back(l);
     return true;
   });
   for (const Lent& l : read) {
-    tickets_.push_back(l.ticket);
-    listener_.on_sent(l.reader->peer_, l.token);
+    const bool refused = outbox().slots[l.ticket].readers.load(std::memory_order_relaxed) & kRefused;
+    return_ticket(l.ticket);
+    if (l.taken_back) continue;
+    if (!refused) {
+      listener_.on_sent(l.reader->peer_, l.token);
+      continue;
+    }
+    l.reader->refuses_ = true;
+    pushes_.push_back({l.reader, l.header, l.data, l.token});
   }
   return !read.empty();
+}
+
+// Lent segments that could not be read go in pieces like any others.
+bool ShmTransport::push_on() {
+  bool any = false;
+  const auto push = [&](Push& p) {
+    while (p.header.bytes > 0) {
+      SegmentHeader piece = p.header;
+      piece.bytes = std::min(p.header.bytes, kSlotClasses.back().bytes);
+      piece.lend = false;
+      if (p.reader->send(piece, p.data, p.token) == Sent::again) return false;
+      p.header.bytes -= piece.bytes;
+      p.header.offset += piece.bytes;
+      p.data += piece.bytes;
+      any = true;
+    }
+    return true;
+  };
+  std::vector<Push> done;
+  std::erase_if(pushes_, [&](Push& p) {
+    if (!push(p)) return false;
+    done.push_back(p);
+    return true;
+  });
+  for (const Push& p : done) listener_.on_sent(p.reader->peer_, p.token);
+  return any;
+}
+
+// Who reads a lent segment now finds afterwards that it had been taken back.
+void ShmTransport::abandon(std::uint32_t communicator) {
+  for (Lent& l : lent_) {
+    if (!l.data || l.header.key.communicator != communicator) continue;
+    outbox().slots[l.ticket].readers.fetch_or(kTakenBack, std::memory_order_seq_cst);
+    l.taken_back = true;
+  }
+  std::erase_if(pushes_, [&](const Push& p) { return p.header.key.communicator == communicator; });
+}
+
+bool ShmTransport::drained() const {
+  return pushes_.empty() && std::all_of(lent_.begin(), lent_.end(), [](const Lent& l) { return l.taken_back; });
 }
 
 // Collects the slots that all readers have left.
@@ -233,15 +293,16 @@ bool ShmTransport::reclaim() {
   return busy_.size() != before;
 }
 
-// The slot set aside for a pair and communicator, when its reader has left it.
-std::uint32_t ShmTransport::take_reserve(std::uint64_t peer_and_communicator) {
+// The slot, or ticket, set aside for a pair and communicator, when its reader has left it. `first`: of those.
+std::uint32_t ShmTransport::take_reserve(std::uint64_t peer_and_communicator, std::uint32_t first) {
   auto at = reserve_.find(peer_and_communicator);
   if (at == reserve_.end()) {
     if (reserve_.size() == kReserve) return kNoSlot;
-    at = reserve_.emplace(peer_and_communicator, kShared + std::uint32_t(reserve_.size())).first;
+    at = reserve_.emplace(peer_and_communicator, std::uint32_t(reserve_.size())).first;
   }
-  if (outbox().slots[at->second].readers.load(std::memory_order_acquire) == 0) return at->second;
-  reserve_waits_.push_back(at->second);
+  const std::uint32_t own = first + at->second;
+  if (outbox().slots[own].readers.load(std::memory_order_acquire) == 0) return own;
+  reserve_waits_.push_back(own);
   return kNoSlot;
 }
 
@@ -261,15 +322,23 @@ void ShmTransport::unstage(std::uint64_t staged, int readers) {
   outbox().slots[staged - 1].readers.fetch_sub(std::uint32_t(readers), std::memory_order_release);
 }
 
+ShmConnection* ShmTransport::to(int peer) const {
+  for (const auto& c : connections_)
+    if (c->peer_ == peer) return c.get();
+  return nullptr;
+}
+
 void ShmTransport::release(std::uint64_t token) {
-  const int peer = int(token >> 32);
-  for (const auto& c : connections_) {
-    if (c->peer_ != peer) continue;
-    reinterpret_cast<Outbox*>(c->outbox_.data())->slots[token & 0xffffffffu].readers.fetch_sub(1, std::memory_order_acq_rel);
-    c->news_ |= kWantsRoom;
-    unsettled_ = true;
-    return;
-  }
+  ShmConnection* const c = to(int(token >> 32));
+  if (!c) return;
+  c->theirs().slots[token & 0xffffffffu].readers.fetch_sub(1, std::memory_order_acq_rel);
+  c->news_ |= kWantsRoom;
+  unsettled_ = true;
+}
+
+bool ShmTransport::fetch(std::uint64_t token, std::byte* into, std::uint32_t bytes) {
+  ShmConnection* const c = to(int(token >> 32));
+  return c && c->fetch(std::uint32_t(token), into, bytes);
 }
 
 // A publish is a plain store, with no fence on the way of the message. Before this rank waits, one fence orders all of them
@@ -289,6 +358,7 @@ bool ShmTransport::poll() {
   for (std::size_t i = 0; i < connections_.size(); ++i)
     if (!connections_[i]->lost_) any |= connections_[i]->receive();
   if (!lent_.empty()) any |= take_back();
+  if (!pushes_.empty()) any |= push_on();
   return any;
 }
 
@@ -303,7 +373,7 @@ bool ShmTransport::prepare_sleep() {
     something |= starved_ && c->sent_ == c->room_until_ &&
                  c->out_->consumed.load(std::memory_order_seq_cst) + kCells != c->room_until_;
   }
-  for (const Lent& l : lent_) something |= outbox().slots[l.ticket].readers.load(std::memory_order_seq_cst) == 0;
+  for (const Lent& l : lent_) something |= (outbox().slots[l.ticket].readers.load(std::memory_order_seq_cst) & ~(kTakenBack | kRefused)) == 0;
   if (starved_) {
     something |= reclaim();
     for (const std::uint32_t slot : reserve_waits_) something |= outbox().slots[slot].readers.load(std::memory_order_seq_cst) == 0;
@@ -335,8 +405,9 @@ std::string ShmTransport::debts() const {
     if (c->slots_ != held[c.get()]) out += fmt::format("peer {} is charged {} slots and holds {}; ", c->peer_, c->slots_, held[c.get()]);
   if (staged_ != multicasts) out += fmt::format("multicasts are charged {} slots and hold {}; ", staged_, multicasts);
   for (const auto& [whose, slot] : reserve_)
-    if (slots[slot].readers.load(std::memory_order_acquire) != 0) out += fmt::format("reserved slot {} is not read; ", slot);
-  if (!lent_.empty()) out += fmt::format("{} parts of regions are lent; ", lent_.size());
+    if (slots[kShared + slot].readers.load(std::memory_order_acquire) != 0) out += fmt::format("reserved slot {} is not read; ", slot);
+  if (!lent_.empty()) out += fmt::format("{} segments are lent; ", lent_.size());
+  if (!pushes_.empty()) out += fmt::format("{} lent segments are still to be sent; ", pushes_.size());
   return out.empty() ? "" : "shm: " + out;
 }
 

@@ -22,6 +22,7 @@ struct ShmOptions {
   std::uint64_t large_slot_bytes =
       std::uint64_t(kSlotClasses[1].count) * kSlotClasses[1].bytes;  // all together; one group at least
   bool check = false;                // checksums of cells and slots; both ends alike
+  bool lend = true;                  // segments that may be lent are, where the other end can read this process's memory
 };
 
 class ShmTransport final : public Transport, private LeaseHolder {
@@ -40,8 +41,9 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::uint64_t stage(const std::byte* data, std::uint32_t bytes, int readers) override;
   bool in_place(const std::byte* data, std::uint64_t bytes) const override;
   void unstage(std::uint64_t staged, int readers) override;
-  bool drained() const override { return lent_.empty(); }
+  bool drained() const override;
   bool poll() override;
+  void abandon(std::uint32_t communicator) override;
   bool prepare_sleep() override;
   void wake_done() override;
   std::size_t memory_bytes() const override;
@@ -57,10 +59,12 @@ class ShmTransport final : public Transport, private LeaseHolder {
   Outbox& outbox() { return *reinterpret_cast<Outbox*>(outbox_memory_.data()); }
   void set_up(Setup& setup);
   std::uint32_t take_slot(std::uint32_t bytes, ShmConnection* user);
-  std::uint32_t take_reserve(std::uint64_t peer_and_communicator);
+  std::uint32_t take_reserve(std::uint64_t peer_and_communicator, std::uint32_t first);
   std::uint32_t fair_share(const ShmConnection* user) const;
-  std::uint32_t take_ticket(ShmConnection& user, std::uint64_t token);
+  std::uint32_t take_ticket(ShmConnection& user, const SegmentHeader& header, const std::byte* data, std::uint64_t token);
+  void return_ticket(std::uint32_t ticket);
   bool take_back();
+  bool push_on();
   bool reclaim();
   bool grow(std::size_t slot_class);
   std::uint32_t slots_of(std::size_t slot_class) const;
@@ -71,6 +75,8 @@ class ShmTransport final : public Transport, private LeaseHolder {
   void settle();
   void lost(ShmConnection& connection, const Status& why);
   void release(std::uint64_t token) override;
+  bool fetch(std::uint64_t token, std::byte* into, std::uint32_t bytes) override;
+  ShmConnection* to(int peer) const;
 
   Loop& loop_;
   Listener& listener_;
@@ -89,8 +95,18 @@ class ShmTransport final : public Transport, private LeaseHolder {
     std::uint32_t ticket;
     ShmConnection* reader;
     std::uint64_t token;                           // of send()
+    SegmentHeader header;
+    const std::byte* data;                         // nullptr: in a region
+    bool taken_back = false;
   };
-  std::vector<Lent> lent_;                         // parts of regions that are being read
+  std::vector<Lent> lent_;                         // what is being read where it lies
+  struct Push {
+    ShmConnection* reader;
+    SegmentHeader header;                          // of what is left
+    const std::byte* data;
+    std::uint64_t token;
+  };
+  std::vector<Push> pushes_;                       // lent segments that could not be read, and go through slots
   std::vector<std::uint32_t> tickets_;             // free ones
   std::vector<std::uint32_t> stage_sums_;          // by slot, of multicasts; empty where nothing is checked
   std::uint32_t staged_ = 0;                       // large slots that hold multicasts
