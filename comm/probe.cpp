@@ -201,7 +201,7 @@ Result<Trials> try_candidates(const Member& member, const Prices& prices) {
   out.ranks = int(ranks.size());
   out.shape = shape_of(member.levels());
   Circle circle(member, member.id() + 3, ranks, member.levels(), Planner(std::move(rules), false, prices),
-                kLargeBytes + kMostTried * sizeof(float));
+                *std::rbegin(kTrialSizes) + kMostTried * sizeof(float));
   for (const auto& [bytes, candidates] : contests)
     if (Status s = try_size(circle, bytes, candidates, out.times); !s) return s;
   return out;

@@ -24,7 +24,7 @@ struct Trials {
   bool operator==(const Trials&) const = default;
 };
 
-inline constexpr std::uint64_t kTrialSizes[] = {8, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10};
+inline constexpr std::uint64_t kTrialSizes[] = {8, 32, 128, 512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20};
 inline constexpr double kTrialNearness = 1.6;     // predictions up to this many times the best are tried
 inline constexpr std::size_t kMostTried = 4;      // algorithms for one size
 inline constexpr int kMostTrialRanks = 64;

@@ -124,7 +124,7 @@ int run_all(const Options& options) {
   using Names = std::vector<std::string>;
   const Names peers = options.torch ? Names{"gloo"} : Names{"openmpi", "mpich", "gloo"};
   const Names columns =
-      options.torch ? Names{kOurs, "allocated", "gloo"} : Names{kOurs, "openmpi", "mpich", "gloo", kLimit};
+      options.torch ? Names{kOurs, "allocated", "gloo"} : Names{kOurs, kChecked, "openmpi", "mpich", "gloo", kLimit};
   bool good = true;
   std::string csv = csv_head(columns);
   for (const std::string& transport : options.transports) {
@@ -135,7 +135,9 @@ int run_all(const Options& options) {
         Times times;
         good &= options.torch ? play_torch(options, field, folder, times) : play(options, field, folder, times);
         const auto points = judge(times, kOurs, peers);
-        fmt::print("{}", to_table(field, points, columns));
+        Names shown = columns;
+        std::erase_if(shown, [&](const std::string& name) { return !times.contains(name); });
+        fmt::print("{}", to_table(field, points, shown));
         std::fflush(stdout);
         csv += to_csv(field, points, columns);
         draw(options, field, points, columns);

@@ -27,7 +27,9 @@ std::vector<Entrant> lineup(const std::string& folder, const Field& field) {
   const std::string run = fmt::format("{} run --no-prefix --bind {} -n {}", program("tutti"), unsigned(field.ranks) <= std::thread::hardware_concurrency() ? "core" : "none",
                                       field.ranks);
   std::vector<Entrant> out;
-  out.push_back({kOurs, fmt::format("env TUTTI_TRANSPORT={} {} {}", field.transport, run, program("compare_tutti"))});
+  const std::string ours = fmt::format("TUTTI_TRANSPORT={} {} {}", field.transport, run, program("compare_tutti"));
+  out.push_back({kOurs, fmt::format("env {}{}", tcp ? "TUTTI_CRC=0 " : "", ours)});
+  if (tcp) out.push_back({kChecked, "env " + ours});
   if (built("compare_openmpi"))
     out.push_back({"openmpi", fmt::format("env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
                                           "mpirun.openmpi --oversubscribe -n {} --mca pml ob1 --mca btl self,{} {}",

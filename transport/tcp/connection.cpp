@@ -18,8 +18,9 @@ std::size_t Shared::segment_bytes(std::uint64_t message_bytes) const {
   constexpr std::size_t kSmallest = 1 << 10;
   const std::size_t large =
       std::clamp(options.segment_bytes ? options.segment_bytes : kSegmentBytes, kSmallest, kMaxPayload);
-  // A few segments more where a message has few: the first may go before its grant, and they overlap.
-  return message_bytes <= 2 * large ? std::min(large, options.eager_bytes) : large;
+  // A few segments more where a message has few: they overlap, and the first of the smallest may go before its grant.
+  const std::uint64_t quarter = (message_bytes / 4 + 4095) / 4096 * 4096;
+  return std::clamp<std::uint64_t>(quarter, std::min(large, options.eager_bytes), large);
 }
 
 TcpConnection::TcpConnection(Shared& shared, int peer)
