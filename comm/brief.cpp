@@ -53,7 +53,7 @@ bool Brief::lay_out(const Binding& shape) {
     if (p.step.target.count && p.step.kind != StepKind::send) part.target = place(p.step.target);
     const std::uint64_t bytes = std::max(part.source.bytes, part.target.bytes);
     if (bytes == 0) continue;                        // as an Execution skips it
-    if (bytes > kMostBytes || (shape.segment_limit && bytes > shape.segment_limit) || p.step.kind == StepKind::reduce)
+    if (bytes * std::max<std::size_t>(p.step.peers.size(), 1) > kMostBytes || (shape.segment_limit && bytes > shape.segment_limit) || p.step.kind == StepKind::reduce)
       return false;
     const bool waits = std::any_of(p.after.begin(), p.after.end(),
                                    [&](const Dependency& d) { return receives(program_->steps[d.step].step); });

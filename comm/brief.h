@@ -14,7 +14,7 @@ namespace tutti::comm {
 
 class Brief {
  public:
-  static constexpr std::uint64_t kMostBytes = 16384;  // of a message: beyond, the bytes take longer than what this saves
+  static constexpr std::uint64_t kMostBytes = 16384;  // of a step's messages: beyond, the bytes take longer than what this saves
   // For all calls of this shape, whatever their buffers. Null: the program, or the size, is none for it.
   static std::unique_ptr<Brief> of(std::shared_ptr<const Program> program, const Binding& shape);
 

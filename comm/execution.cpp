@@ -274,7 +274,7 @@ bool Execution::send_segment(std::uint32_t index) {
       bool same = true;
       for (int peer : p.step.peers) same = same && wires_[std::size_t(peer)].transport == wire.transport;
       s.stage = wire.transport;
-      s.staged = same && !header.lend && !wire.transport->in_place(data, header.bytes)
+      s.staged = same && !wire.transport->in_place(header, data)
                      ? wire.transport->stage(data, header.bytes, int(peer_count))
                      : transport::Transport::kNoStage;
       if (s.staged == 0 && !oldest_) return false;
@@ -299,7 +299,7 @@ bool Execution::first_on_lane(std::uint32_t index, std::uint32_t position) const
   std::int32_t before = program_->steps[index].previous[position];
   while (before >= 0) {
     const State& s = states_[std::size_t(before)];
-    if (!s.finished && s.submitted < s.bytes) return false;
+    if (!s.finished && (s.submitted < s.bytes || s.lends)) return false;      // what is lent may have to be sent after all
     const ProgramStep& p = program_->steps[std::size_t(before)];
     const auto at = std::find(p.step.peers.begin(), p.step.peers.end(), peer);
     before = p.previous[std::size_t(at - p.step.peers.begin())];
@@ -537,7 +537,8 @@ bool Execution::misses(std::uint32_t index, std::uint32_t position) const {
   std::uint64_t have = s.done;
   for (const Early& e : early_)
     if (e.step == index) have += e.bytes;
-  for (const Piece& p : pieces_[s.slot + position]) have += p.end() - std::max(p.header().offset, s.done);
+  for (const Piece& p : pieces_[s.slot + position])
+    if (p.data() || p.header().bytes == 0) have += p.end() - std::max(p.header().offset, s.done);      // else it is still with its sender
   return have < s.bytes;
 }
 

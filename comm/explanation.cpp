@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "comm/lending.h"
 #include "core/device.h"
 
 namespace tutti::comm {
@@ -86,7 +87,7 @@ Result<Explanation> explain(Collective collective, std::uint64_t bytes, int rank
   for (const Plan& plan : *plans) out.candidates.push_back(candidate_of(plan, planner, question, shown));
   out.reason = reason_of(*plans, out.candidates);
   out.limiting_link = out.candidates[0].limiting_border;
-  if (ranks > 1 && !algorithms::is_reduction(collective)) out.lend_from = settings.cma_threshold ? settings.cma_threshold : placement.prices.lend_from;
+  if (ranks > 1 && !algorithms::is_reduction(collective)) out.lend_from = lending_pays_from(settings, placement.prices);
   if (gpus && ranks > 1 && ranks <= SharedExchange::kMostRanks && settings.p2p != "0")
     add_gpu_plans(out, settings);
   for (const auto* g : algorithms::generators()) {

@@ -27,7 +27,7 @@ constexpr double kTrialBudget = 0.03, kTurn = 0.001;  // seconds, for each size 
 constexpr std::size_t kLeastRounds = 3;
 constexpr std::size_t kMostProbed = 64;  // ranks of a host: each connects with every other for it, which 256 do for a minute
 // Messages that are lent and not lent in turn, and how much quicker lending has to be (SegmentHeader::lend).
-constexpr std::uint64_t kLentSizes[] = {8 << 10, 32 << 10, 128 << 10, 512 << 10};
+constexpr std::uint64_t kLentSizes[] = {32 << 10, 128 << 10, 512 << 10}, kMostGathered = 4 << 20;
 constexpr int kGathers = 5;                                  // in a row
 constexpr double kLendingGain = 1.1, kLendingBudget = 0.01;      // seconds, for each of these sizes
 constexpr std::size_t kCachedFloats = 4 << 10, kMemoryFloats = 1 << 20;   // 16 KiB; 4 MiB
@@ -122,13 +122,15 @@ LinkFigures LinkProbe::solve(const Samples& samples, double gamma, double crowdi
   return out;
 }
 
-// The smallest of kLentSizes from which on lending messages gains: in a ring, where each message has one reader.
-Status lending_pays_from(const Member& world, std::uint32_t id, const std::vector<int>& ranks, const Prices& copying, std::optional<std::uint64_t>& out) {
+// The smallest of kLentSizes at which lending messages gains, of those side by side at which it does: in a ring, where each message has
+// one reader. As large ones as the ranks can gather in kMostGathered.
+Status measure_lending(const Member& world, std::uint32_t id, const std::vector<int>& ranks, const Prices& copying, std::optional<std::uint64_t>& out) {
   Prices lending = copying;
   lending.lend_from = 0;
   const Prices* const ways[] = {&copying, &lending};
-  Circle circle(world, id, ranks, {}, Planner({all_gather_rule("ring")}, false, copying), kLentSizes[std::size(kLentSizes) - 1] * ranks.size());
+  Circle circle(world, id, ranks, {}, Planner({all_gather_rule("ring")}, false, copying), kMostGathered);
   for (auto size = std::rbegin(kLentSizes); size != std::rend(kLentSizes); ++size) {
+    if (*size * ranks.size() > kMostGathered) continue;
     std::vector<double> samples[2], first;
     const auto start = Clock::now();
     for (double spent = 0; spent < kLendingBudget || samples[0].size() < kLeastRounds;) {
@@ -288,8 +290,8 @@ Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const 
     LinkProbe links(*member, member->id() + 1, neighbours, assumed);
     if (Status s = links.measure(gamma, crowding, figures); !s) return s;
     // With more ranks than cores the sender would wait for a receiver that does not run.
-    if (medium_within_hosts(settings) == Medium::memory && settings.cma != "0" && crowding <= 1)
-      if (Status s = lending_pays_from(*member, member->id() + 4, neighbours, assumed, figures.lend_from); !s) return s;
+    if (crowding <= 1 && may_lend(settings) && !settings.cma_threshold)
+      if (Status s = measure_lending(*member, member->id() + 4, neighbours, assumed, figures.lend_from); !s) return s;
   }
   std::vector<int> leaders;
   for (const auto& [host, members] : hosts) leaders.push_back(members.front());

@@ -232,8 +232,9 @@ MachineKey key_of_this_machine(const Settings& settings) {
   utsname kernel{};
   ::uname(&kernel);
   return {processor(), kernel.release, TUTTI_VERSION_STRING,
-          fmt::format("crc {}, segment {}, sockets {}, spin {} us, simd {}, cma {}", settings.crc, settings.segment, settings.sockets,
-                      settings.spin.count(), settings.simd.empty() ? "best" : settings.simd, settings.cma),
+          fmt::format("crc {}, segment {}, sockets {}, spin {} us, simd {}, cma {}{}", settings.crc, settings.segment, settings.sockets,
+                      settings.spin.count(), settings.simd.empty() ? "best" : settings.simd, settings.cma,
+                      settings.cma_threshold ? " from " + to_text(*settings.cma_threshold) : ""),
           read_host_facts().cores};
 }
 

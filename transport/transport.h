@@ -108,7 +108,7 @@ class Connection {
   virtual std::size_t lent_bytes() const { return 0; }
   // A look past Transport::poll(), at what came next. Of this whole message (its header as it must have come) the
   // bytes, which stay until take_glanced(); nullptr: it is not there, or something else is before it. Messages of at
-  // most glance_bytes() can be looked at, and send() is done with them at once; 0: this wire has no memory to look at.
+  // most glance_bytes() can be looked at, and send() is done with them at once, unless they are lent; 0: this wire has no memory to look at.
   virtual std::size_t glance_bytes() const { return 0; }
   virtual const std::byte* glance(const SegmentHeader& /*message*/) { return nullptr; }
   virtual void take_glanced() {}
@@ -127,7 +127,7 @@ class Transport {
   static constexpr std::uint64_t kNoStage = ~std::uint64_t(0);
   virtual std::uint64_t stage(const std::byte* /*data*/, std::uint32_t /*bytes*/, int /*readers*/) { return kNoStage; }
   // Whether receivers would read these bytes where they lie: then there is nothing to stage, and send() is pending.
-  virtual bool in_place(const std::byte* /*data*/, std::uint64_t /*bytes*/) const { return false; }
+  virtual bool in_place(const SegmentHeader& /*header*/, const std::byte* /*data*/) const { return false; }
   // Gives back the reads of a staged segment that will not happen.
   virtual void unstage(std::uint64_t /*staged*/, int /*readers*/) {}
   // Moves what can be moved without blocking; calls the listener. Returns whether anything happened.

@@ -189,8 +189,8 @@ TEST(Brief, AllCollectivesOfTheDirectAlgorithm) {
 
 TEST(Brief, WhatItIsNot) {
   const Request three = request_of(Collective::all_reduce, 3, false);
-  EXPECT_NE(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, Brief::kMostBytes / 4)), nullptr);
-  EXPECT_EQ(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, Brief::kMostBytes / 4 + 1)), nullptr) << "more bytes";
+  EXPECT_NE(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, Brief::kMostBytes / 2 / 4)), nullptr);
+  EXPECT_EQ(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, Brief::kMostBytes / 2 / 4 + 1)), nullptr) << "more bytes, to two peers";
   EXPECT_EQ(brief_of(three, 0, "ring", shape_of(Collective::all_reduce, 3)), nullptr)
       << "what it sends second has come first";
   Binding cut = shape_of(Collective::all_reduce, 100);

@@ -221,6 +221,19 @@ TEST(LentProcesses, OfAnotherPidNamespaceGetCopies) {
   EXPECT_EQ(here.exit_code(), 0);
 }
 
+// Its end is all that the sender, asleep, is woken by; what it had fetched was sent.
+TEST(LentProcesses, AReceiverThatLeavesAtOnceHasHadItAll) {
+  const auto work = [](Communicator& comm) {
+    const auto mine = numbers(500'000, 0, 5);
+    std::vector<float> got(mine.size());
+    if (comm.rank() == 0) return comm.send({mine.data(), mine.size(), DataType::f32, 1}).wait().ok() ? 0 : 1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    if (!comm.recv({got.data(), got.size(), DataType::f32, 0}).wait().ok()) return 2;
+    return got == mine ? 0 : 3;
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(codes_of(2, kLent, work), std::vector<int>(2, 0));
+}
+
 TEST(LentProcesses, ADeathIsTheSameVerdict) {
   const std::string address = fresh_address();
   const auto work = [&](int rank) {

@@ -32,6 +32,9 @@ class Pair {
   virtual bool woken(int side) = 0;
   // Whether segments are lent (SegmentHeader::lend) where the connection can.
   virtual bool lends() const { return false; }
+  // What segments are cut to: shorter, and any size, where the same go to others over another wire.
+  std::size_t cut(std::size_t segment) const { return cuts_otherwise && segment > 4096 ? segment * 7 / 16 / 8 * 8 : segment; }
+  bool cuts_otherwise = false;
   // The connection breaks, as if the process of side 1 had died. Its transport must not be used any more.
   virtual void kill_side_1() = 0;
 };
@@ -87,7 +90,7 @@ class End final : public Listener {
       message.held.clear();
     }
   }
-  void attach(Pair& pair) { transport_ = &pair.transport(side_), connection_ = &pair.connection(side_), lends_ = pair.lends(); }
+  void attach(Pair& pair) { transport_ = &pair.transport(side_), connection_ = &pair.connection(side_), pair_ = &pair, lends_ = pair.lends(); }
 
   // Told of memory that bytes are sent from or received into, when it is there and before it goes.
   std::function<void(const std::vector<std::byte>&, bool there)> on_memory = [](const auto&, bool) {};
@@ -204,7 +207,7 @@ class End final : public Listener {
 
   bool offer_one(const MessageKey& key, Outgoing& out) {
     const bool lend = lends_ && out.bytes > connection_->glance_bytes() && connection_->lent_bytes() > 0;
-    const std::size_t segment = lend ? connection_->lent_bytes() : transport_->segment_bytes(out.bytes);
+    const std::size_t segment = lend ? connection_->lent_bytes() : pair_->cut(transport_->segment_bytes(out.bytes));
     EXPECT_GT(segment, 0u);
     SegmentHeader header{.key = key, .offset = out.offset, .message_bytes = out.bytes, .lend = lend};
     header.call = mix(key.operation);
@@ -250,6 +253,7 @@ class End final : public Listener {
   int side_;
   Transport* transport_ = nullptr;
   Connection* connection_ = nullptr;
+  Pair* pair_ = nullptr;
   bool lends_ = false;
   std::map<MessageKey, Outgoing, KeyLess> out_;
   std::map<MessageKey, Outgoing*, KeyLess> unsent_;

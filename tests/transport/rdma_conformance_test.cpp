@@ -15,10 +15,17 @@ std::unique_ptr<Pair> tight(Listener& a, Listener& b) {
   return std::make_unique<FakeRdmaPair>(a, b, RdmaOptions{.queues = 2, .segment_bytes = 16 << 10, .landing_bytes = 40 << 10, .staging_bytes = 16 << 10});
 }
 
+std::unique_ptr<Pair> cut_otherwise(Listener& a, Listener& b) {
+  auto pair = tight(a, b);
+  pair->cuts_otherwise = true;
+  return pair;
+}
+
 TUTTI_TRANSPORT_CONFORMANCE(Rdma, plain)
 TUTTI_TRANSPORT_CONFORMANCE(RdmaTwoRails, two_rails)
 TUTTI_TRANSPORT_CONFORMANCE(RdmaShortSegments, short_segments)
 TUTTI_TRANSPORT_CONFORMANCE(RdmaTight, tight)
+TUTTI_TRANSPORT_CONFORMANCE(RdmaCutOtherwise, cut_otherwise)
 
 }  // namespace
 }  // namespace tutti::tests

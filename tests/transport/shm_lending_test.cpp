@@ -182,6 +182,73 @@ TEST_F(Lending, TheOwnersEndLeavesNothingToFetch) {
   b.arrivals[0].lease.release();
 }
 
+// A receiver that has all it wants and goes; the sender hears of both at once.
+TEST_F(Lending, WhatWasReadBeforeItsReaderLeftIsSent) {
+  ASSERT_EQ(lend({1, 1, 0}, source.data(), kBytes, 5), Sent::pending);
+  while (b.arrivals.empty()) pair->transport(1).poll(), pair->transport(0).poll();
+  EXPECT_TRUE(fetch(b.arrivals[0]));
+  b.arrivals[0].lease.release();
+  pair->kill_side_1();
+  for (int i = 0; i < 100'000 && a.losses == 0; ++i) pair->woken(0);      // the loop's news come before a poll
+  EXPECT_EQ(a.losses, 1);
+  EXPECT_THAT(a.sent, testing::ElementsAre(5));
+}
+
+// It computes now, and looks at nothing for long.
+TEST_F(Lending, AReleaseWakesTheSenderByItself) {
+  ASSERT_EQ(lend({1, 1, 0}, source.data(), kBytes, 5), Sent::pending);
+  settle();
+  ASSERT_TRUE(pair->transport(0).prepare_sleep());
+  EXPECT_FALSE(pair->woken(0));
+  EXPECT_TRUE(fetch(b.arrivals[0]));
+  b.arrivals[0].lease.release();
+  EXPECT_TRUE(pair->woken(0));
+  pair->transport(0).wake_done();
+  settle();
+  EXPECT_THAT(a.sent, testing::ElementsAre(5));
+}
+
+// What was read and not yet told of has its ticket still.
+TEST_F(Lending, AReservedTicketIsOneSegments) {
+  for (std::uint32_t i = 0; i < transport::shm::kTickets; ++i) {
+    while (lend({1, i, 0}, source.data(), kBytes, i) == Sent::again) settle();
+  }
+  settle();
+  ASSERT_EQ(lend({2, 0, 0}, source.data(), kBytes, 1000, true), Sent::pending);
+  while (b.arrivals.size() <= transport::shm::kTickets) pair->transport(1).poll();
+  EXPECT_TRUE(fetch(b.arrivals.back()));
+  b.arrivals.back().lease.release();
+  EXPECT_EQ(lend({2, 1, 0}, source.data(), kBytes, 1001, true), Sent::again);      // before side 0 has looked
+  settle();
+  EXPECT_THAT(a.sent, testing::ElementsAre(1000));
+  EXPECT_EQ(lend({2, 1, 0}, source.data(), kBytes, 1001, true), Sent::pending);
+  settle();
+  for (std::uint32_t i = 0; i < b.arrivals.size(); ++i)
+    if (i != transport::shm::kTickets) b.arrivals[i].lease.release();
+  settle();
+  EXPECT_EQ(pair->transport(0).debts(), "");
+}
+
+// Communicators come and go; each may find all tickets taken.
+TEST_F(Lending, ReservesOfCommunicatorsThatAreOverServeOthers) {
+  for (std::uint32_t i = 0; i < transport::shm::kTickets; ++i) {
+    while (lend({1, i, 0}, source.data(), kBytes, i) == Sent::again) settle();
+  }
+  settle();
+  const std::size_t bytes = pair->transport(0).memory_bytes();
+  for (std::uint32_t communicator = 2; communicator < 2 + 2 * transport::shm::kReserve; ++communicator) {
+    ASSERT_EQ(lend({communicator, 0, 0}, source.data(), kBytes, 1000 + communicator, true), Sent::pending) << communicator;
+    settle();
+    b.arrivals.back().lease.release();
+    settle();
+    pair->transport(0).abandon(communicator);
+  }
+  EXPECT_EQ(pair->transport(0).memory_bytes(), bytes);
+  for (std::uint32_t i = 0; i < transport::shm::kTickets; ++i) b.arrivals[i].lease.release();
+  settle();
+  EXPECT_EQ(pair->transport(0).debts(), "");
+}
+
 TEST_F(Lending, IsOffWhereItIsForbiddenOrChecksumsAreWanted) {
   EXPECT_EQ(ShmPair(a, b, ShmOptions{.check = true}, true).connection(0).lent_bytes(), 0u);
   EXPECT_EQ(ShmPair(a, b, ShmOptions{.lend = false}, true).connection(0).lent_bytes(), 0u);

@@ -37,6 +37,11 @@ std::unique_ptr<Pair> tight(Listener& a, Listener& b) {       // hardly any land
   const TcpOptions options{.segment_bytes = 16 << 10, .eager_bytes = 8 << 10, .landing_limit = 20 << 10};
   return std::make_unique<MemoryPair>(a, b, options, 2);
 }
+std::unique_ptr<Pair> cut_otherwise(Listener& a, Listener& b) {
+  auto pair = tight(a, b);
+  pair->cuts_otherwise = true;
+  return pair;
+}
 std::unique_ptr<Pair> loopback(Listener& a, Listener& b) { return std::make_unique<LoopbackPair>(a, b, TcpOptions{}); }
 std::unique_ptr<Pair> four_loopback(Listener& a, Listener& b) {
   return std::make_unique<LoopbackPair>(a, b, TcpOptions{}, 4);
@@ -62,6 +67,7 @@ TUTTI_TRANSPORT_CONFORMANCE(TcpChoppy, choppy)
 TUTTI_TRANSPORT_CONFORMANCE(TcpFourChoppy, four_choppy)
 TUTTI_TRANSPORT_CONFORMANCE(TcpTwelveSockets, twelve)
 TUTTI_TRANSPORT_CONFORMANCE(TcpTight, tight)
+TUTTI_TRANSPORT_CONFORMANCE(TcpCutOtherwise, cut_otherwise)
 TUTTI_TRANSPORT_CONFORMANCE(TcpLoopback, loopback)
 TUTTI_TRANSPORT_CONFORMANCE(TcpFourLoopback, four_loopback)
 

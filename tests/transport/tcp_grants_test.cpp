@@ -32,7 +32,7 @@ class Fusing final : public Listener {
     held_[header.key.operation][header.offset][peer] = lease;
     bytes_ += header.bytes;
     most_ = std::max(most_, bytes_);
-    take(header.bytes);
+    take();
   }
   void on_sent(int, std::uint64_t) override {}
   void on_damaged(int, const transport::SegmentHeader&) override {}
@@ -40,18 +40,19 @@ class Fusing final : public Listener {
   void await(std::uint32_t operation, std::uint64_t bytes) { order_[operation] = bytes; }
   bool done() const { return order_.empty(); }
   std::size_t most() const { return most_; }
+  std::size_t step = kSegment;      // bytes of each segment but the last
 
  private:
-  void take(std::size_t segment) {
+  void take() {
     while (!order_.empty()) {
       const auto [operation, bytes] = *order_.begin();
       auto& parts = held_[operation];
       const auto part = parts.find(next_);
       if (part == parts.end() || part->second.size() < kPeers) return;
       for (auto& [peer, lease] : part->second) lease.release();
-      bytes_ -= kPeers * std::min<std::uint64_t>(segment, bytes - next_);
+      bytes_ -= kPeers * std::min<std::uint64_t>(step, bytes - next_);
       parts.erase(part);
-      next_ += kSegment;
+      next_ += step;
       if (next_ < bytes) continue;
       next_ = 0;
       order_.erase(order_.begin());
@@ -105,7 +106,7 @@ struct Star {
           std::uint64_t& at = sent[{i, operation}];
           while (at < bytes) {
             SegmentHeader header{.key = {1, operation, 0},
-                                 .bytes = std::uint32_t(std::min<std::uint64_t>(kSegment, bytes - at)),
+                                 .bytes = std::uint32_t(std::min<std::uint64_t>(fusing.step, bytes - at)),
                                  .offset = at,
                                  .message_bytes = bytes};
             if (out[i]->send(header, source.data() + at, 1) == Sent::again) break;
@@ -136,6 +137,19 @@ TEST(TcpGrants, let_fused_receives_go_on_with_one_segment_of_memory) {
     EXPECT_LE(star.fusing.most(), limit + kPeers * kSegment);
     EXPECT_EQ(star.hub->landing_bytes(), 0u);
   }
+}
+
+// A sender that gives the same segments to ranks over other wires cuts them shorter, and not as windows are cut.
+TEST(TcpGrants, go_on_whatever_the_senders_segments) {
+  for (const std::size_t limit : {kSegment, 2 * kSegment, 5 * kSegment, 40 * kSegment})
+    for (const std::size_t step : {std::size_t(4096), std::size_t(20480), std::size_t(28672), std::size_t(40960), kSegment - 4096}) {
+      Star star(limit);
+      star.fusing.step = step;
+      star.expect(1, 20 * kSegment + 123);
+      star.run({1}, 20 * kSegment + 123);
+      EXPECT_TRUE(star.fusing.done()) << limit << " " << step;
+      EXPECT_EQ(star.hub->landing_bytes(), 0u);
+    }
 }
 
 // The receiver was ready for a later operation first, and all memory is its.

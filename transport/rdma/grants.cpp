@@ -70,8 +70,9 @@ bool Grants::admit(std::uint32_t id) {
   TUTTI_CHECK(!message.window);
   const std::uint64_t half = shared_.landings->free_bytes() / 2 / grid * grid;
   const std::uint64_t whole = (bytes + grid - 1) / grid * grid;
-  message.window = shared_.landings->take(std::size_t(std::min(whole, std::max(grid, half))));
-  if (!message.window) message.window = shared_.landings->take(std::size_t(std::min(whole, grid)), is_first(message.header.key));
+  const std::uint64_t least = std::min(whole, 2 * grid);      // a segment cut for other wires may lie in two cells
+  message.window = shared_.landings->take(std::size_t(std::min(whole, std::max(least, half))));
+  if (!message.window) message.window = shared_.landings->take(std::size_t(least), is_first(message.header.key));
   if (!message.window) return false;
   message.window_bytes = message.window.bytes / grid * grid;
   message.told = std::min(bytes, message.window_bytes);

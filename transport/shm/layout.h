@@ -30,7 +30,7 @@ inline constexpr std::array<SlotClass, 2> kSlotClasses{{{4096, 16}, {65536, 32}}
 inline constexpr std::uint32_t kGroup = 8;              // slots that get their pages together, when first needed
 static_assert(kSlotClasses[0].count % kGroup == 0 && kSlotClasses[1].count % kGroup == 0);
 inline constexpr std::uint32_t kShared = kSlotClasses[0].count + kSlotClasses[1].count;
-// One large slot for each (peer, communicator), made when the shared ones are taken: room for SegmentHeader::first.
+// One large slot, and one ticket, for each (peer, communicator), made when the shared ones are taken: room for SegmentHeader::first.
 inline constexpr std::uint32_t kReserve = 448;
 inline constexpr std::uint32_t kSlots = kShared + kReserve;
 // Numbered behind the slots. Behind them, as many as there are slots in reserve, for the same.
@@ -40,7 +40,8 @@ inline constexpr std::uint32_t kAllTickets = kTickets + kReserve;
 // more. The reader: it cannot read it, and wants it to be sent.
 inline constexpr std::uint32_t kTakenBack = 1u << 31, kRefused = 1u << 30;
 inline constexpr std::uint32_t kLargestLent = 256 << 10;
-inline constexpr std::uint32_t kLeastInPlace = 16385;    // bytes of a segment that is worth a ticket
+inline constexpr std::uint32_t kLeastInPlace = 4096;    // bytes of a segment that is worth a ticket
+inline constexpr std::uint32_t kMostGlanced = 16384;    // bytes of a message that is copied whatever it is, so that it may be looked at
 
 // Bits of Outbox::sleeping: what the owner wants to be woken for.
 inline constexpr std::uint32_t kWantsData = 1, kWantsRoom = 2;

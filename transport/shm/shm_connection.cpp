@@ -118,7 +118,7 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
   Cell* cell = reserve();
   if (!cell) return Sent::again;
   const std::uint32_t sum = transport_.sum_of(data, header.bytes);
-  if (header.bytes >= kLeastInPlace && peer_can(kMapsRegions))
+  if (header.message_bytes > kMostGlanced && header.bytes >= kLeastInPlace && peer_can(kMapsRegions))
     if (const auto part = region_part(data, header.bytes)) {
       // Without a ticket a first segment is copied like any other, so that it finds room whatever the other lanes hold.
       const Sent lent = lend(*cell, header, *part, nullptr, sum, token);
@@ -135,7 +135,7 @@ Sent ShmConnection::send(const SegmentHeader& header, const std::byte* data, std
   } else {
     slot = transport_.take_slot(header.bytes, this);
     if (slot == kNoSlot && header.first)
-      slot = transport_.take_reserve(std::uint64_t(peer_) << 32 | header.key.communicator, kShared);
+      slot = transport_.take_reserve(transport_.reserved_slots_, peer_, header.key.communicator);
     if (slot == kNoSlot) return Sent::again;
     copy_bytes(transport_.outbox_memory_.data() + slot_offset(slot), data, header.bytes);
     transport_.outbox().slots[slot].readers.store(1, std::memory_order_relaxed);
@@ -231,7 +231,7 @@ bool ShmConnection::receive() {
 }
 
 // Checksums are receive()'s affair.
-std::size_t ShmConnection::glance_bytes() const { return transport_.options_.check ? 0 : kLeastInPlace - 1; }
+std::size_t ShmConnection::glance_bytes() const { return transport_.options_.check ? 0 : kMostGlanced; }
 
 const std::byte* ShmConnection::glance(const SegmentHeader& message) {
   if (lost_ || !has_arrivals()) return nullptr;

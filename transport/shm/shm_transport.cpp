@@ -132,10 +132,13 @@ void ShmTransport::lost(ShmConnection& connection, const Status& why) {
   connection.stream_->when_readable({});
   while (connection.receive()) {   // what it had sent before its end
   }
-  std::erase_if(lent_, [&](const Lent& l) {
+  take_back();                     // what it had read
+  const bool ended = why.code() == Code::peer_lost;
+  std::erase_if(lent_, [&](Lent& l) {
     if (l.reader != &connection) return false;
-    return_ticket(l.ticket);
-    return true;
+    if (ended) return return_ticket(l.ticket), true;
+    take_back(l);                  // it may be read, until the peer has heard of it
+    return false;
   });
   std::erase_if(pushes_, [&](const Push& p) { return p.reader == &connection; });
   listener_.on_lost(connection.peer_, why);
@@ -202,7 +205,7 @@ std::uint32_t ShmTransport::take_ticket(ShmConnection& user, const SegmentHeader
     ticket = tickets_.back();
     tickets_.pop_back();
   } else if (header.first && header.lend) {
-    ticket = take_reserve(std::uint64_t(user.peer_) << 32 | header.key.communicator, kSlots + kTickets);
+    ticket = take_reserve(reserved_tickets_, user.peer_, header.key.communicator);
   }
   if (ticket == kNoSlot) {
     starved_ = true;
@@ -218,26 +221,31 @@ void ShmTransport::return_ticket(std::uint32_t ticket) {
   if (ticket < kSlots + kTickets) tickets_.push_back(ticket);
 }
 
-// Tells of what has been read.
+// Tells of what has been read; not before all of it is free, since who is told may send more.
 bool ShmTransport::take_back() {
   std::vector<Lent> read;
+  const std::size_t before = lent_.size();
   std::erase_if(lent_, [&](const Lent& l) {
-    if ((outbox().slots[l.ticket].readers.load(std::memory_order_acquire) & ~(kTakenBack | kRefused)) != 0) return false;
-    read.push_back(l);
+    const std::uint32_t state = outbox().slots[l.ticket].readers.load(std::memory_order_acquire);
+    if ((state & ~(kTakenBack | kRefused)) != 0) return false;
+    return_ticket(l.ticket);
+    if (l.taken_back) return true;
+    if (state & kRefused) {
+      l.reader->refuses_ = true;
+      pushes_.push_back({l.reader, l.header, l.data, l.token});
+    } else {
+      read.push_back(l);
+    }
     return true;
   });
-  for (const Lent& l : read) {
-    const bool refused = outbox().slots[l.ticket].readers.load(std::memory_order_relaxed) & kRefused;
-    return_ticket(l.ticket);
-    if (l.taken_back) continue;
-    if (!refused) {
-      listener_.on_sent(l.reader->peer_, l.token);
-      continue;
-    }
-    l.reader->refuses_ = true;
-    pushes_.push_back({l.reader, l.header, l.data, l.token});
-  }
-  return !read.empty();
+  const bool any = lent_.size() != before;
+  for (const Lent& l : read) listener_.on_sent(l.reader->peer_, l.token);
+  return any;
+}
+
+void ShmTransport::take_back(Lent& lent) {
+  if (lent.data) outbox().slots[lent.ticket].readers.fetch_or(kTakenBack, std::memory_order_seq_cst);     // else of a region, which others map
+  lent.taken_back = true;
 }
 
 // Lent segments that could not be read go in pieces like any others.
@@ -248,6 +256,7 @@ bool ShmTransport::push_on() {
       SegmentHeader piece = p.header;
       piece.bytes = std::min(p.header.bytes, kSlotClasses.back().bytes);
       piece.lend = false;
+      piece.first = true;          // it may have become that
       if (p.reader->send(piece, p.data, p.token) == Sent::again) return false;
       p.header.bytes -= piece.bytes;
       p.header.offset += piece.bytes;
@@ -268,12 +277,15 @@ bool ShmTransport::push_on() {
 
 // Who reads a lent segment now finds afterwards that it had been taken back.
 void ShmTransport::abandon(std::uint32_t communicator) {
-  for (Lent& l : lent_) {
-    if (!l.data || l.header.key.communicator != communicator) continue;
-    outbox().slots[l.ticket].readers.fetch_or(kTakenBack, std::memory_order_seq_cst);
-    l.taken_back = true;
-  }
+  for (Lent& l : lent_)
+    if (l.header.key.communicator == communicator) take_back(l);
   std::erase_if(pushes_, [&](const Push& p) { return p.header.key.communicator == communicator; });
+  for (Reserve* reserve : {&reserved_slots_, &reserved_tickets_})
+    std::erase_if(reserve->of, [&](const auto& entry) {
+      if (std::uint32_t(entry.first) != communicator) return false;
+      reserve->free.push_back(entry.second);
+      return true;
+    });
 }
 
 bool ShmTransport::drained() const {
@@ -293,15 +305,19 @@ bool ShmTransport::reclaim() {
   return busy_.size() != before;
 }
 
-// The slot, or ticket, set aside for a pair and communicator, when its reader has left it. `first`: of those.
-std::uint32_t ShmTransport::take_reserve(std::uint64_t peer_and_communicator, std::uint32_t first) {
-  auto at = reserve_.find(peer_and_communicator);
-  if (at == reserve_.end()) {
-    if (reserve_.size() == kReserve) return kNoSlot;
-    at = reserve_.emplace(peer_and_communicator, std::uint32_t(reserve_.size())).first;
+// The one set aside for a pair and communicator, when its reader has left it.
+std::uint32_t ShmTransport::take_reserve(Reserve& reserve, int peer, std::uint32_t communicator) {
+  const std::uint64_t whose = std::uint64_t(peer) << 32 | communicator;
+  auto at = reserve.of.find(whose);
+  if (at == reserve.of.end()) {
+    if (reserve.free.empty() && reserve.made == kReserve) return kNoSlot;
+    const std::uint32_t fresh = reserve.free.empty() ? reserve.made++ : reserve.free.back();
+    if (!reserve.free.empty()) reserve.free.pop_back();
+    at = reserve.of.emplace(whose, fresh).first;
   }
-  const std::uint32_t own = first + at->second;
-  if (outbox().slots[own].readers.load(std::memory_order_acquire) == 0) return own;
+  const std::uint32_t own = reserve.first + at->second;
+  const bool lent = std::any_of(lent_.begin(), lent_.end(), [own](const Lent& l) { return l.ticket == own; });
+  if (!lent && outbox().slots[own].readers.load(std::memory_order_acquire) == 0) return own;
   reserve_waits_.push_back(own);
   return kNoSlot;
 }
@@ -316,7 +332,9 @@ std::uint64_t ShmTransport::stage(const std::byte* data, std::uint32_t bytes, in
   return slot + 1;
 }
 
-bool ShmTransport::in_place(const std::byte* data, std::uint64_t bytes) const { return bytes >= kLeastInPlace && region_part(data, bytes).has_value(); }
+bool ShmTransport::in_place(const SegmentHeader& header, const std::byte* data) const {
+  return header.message_bytes > kMostGlanced && header.bytes >= kLeastInPlace && region_part(data, header.bytes).has_value();
+}
 
 void ShmTransport::unstage(std::uint64_t staged, int readers) {
   outbox().slots[staged - 1].readers.fetch_sub(std::uint32_t(readers), std::memory_order_release);
@@ -334,6 +352,7 @@ void ShmTransport::release(std::uint64_t token) {
   c->theirs().slots[token & 0xffffffffu].readers.fetch_sub(1, std::memory_order_acq_rel);
   c->news_ |= kWantsRoom;
   unsettled_ = true;
+  if (std::uint32_t(token) >= kSlots) settle();      // its sender waits for this, and nobody may poll here soon
 }
 
 bool ShmTransport::fetch(std::uint64_t token, std::byte* into, std::uint32_t bytes) {
@@ -404,7 +423,7 @@ std::string ShmTransport::debts() const {
   for (const auto& c : connections_)
     if (c->slots_ != held[c.get()]) out += fmt::format("peer {} is charged {} slots and holds {}; ", c->peer_, c->slots_, held[c.get()]);
   if (staged_ != multicasts) out += fmt::format("multicasts are charged {} slots and hold {}; ", staged_, multicasts);
-  for (const auto& [whose, slot] : reserve_)
+  for (std::uint32_t slot = 0; slot < reserved_slots_.made; ++slot)
     if (slots[kShared + slot].readers.load(std::memory_order_acquire) != 0) out += fmt::format("reserved slot {} is not read; ", slot);
   if (!lent_.empty()) out += fmt::format("{} segments are lent; ", lent_.size());
   if (!pushes_.empty()) out += fmt::format("{} lent segments are still to be sent; ", pushes_.size());
@@ -413,7 +432,7 @@ std::string ShmTransport::debts() const {
 
 std::size_t ShmTransport::memory_bytes() const {
   if (!outbox_memory_.data()) return 0;
-  std::size_t bytes = kOutboxHeader + connections_.size() * sizeof(LanePair) + reserve_.size() * kSlotClasses[1].bytes;
+  std::size_t bytes = kOutboxHeader + connections_.size() * sizeof(LanePair) + reserved_slots_.made * kSlotClasses[1].bytes;
   for (std::size_t c = 0; c < kSlotClasses.size(); ++c) bytes += std::size_t(made_[c]) * kSlotClasses[c].bytes;
   return bytes;
 }

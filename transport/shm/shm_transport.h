@@ -39,7 +39,7 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::string name() const override { return "shm"; }
   std::size_t segment_bytes(std::uint64_t message_bytes) const override;
   std::uint64_t stage(const std::byte* data, std::uint32_t bytes, int readers) override;
-  bool in_place(const std::byte* data, std::uint64_t bytes) const override;
+  bool in_place(const SegmentHeader& header, const std::byte* data) const override;
   void unstage(std::uint64_t staged, int readers) override;
   bool drained() const override;
   bool poll() override;
@@ -59,11 +59,14 @@ class ShmTransport final : public Transport, private LeaseHolder {
   Outbox& outbox() { return *reinterpret_cast<Outbox*>(outbox_memory_.data()); }
   void set_up(Setup& setup);
   std::uint32_t take_slot(std::uint32_t bytes, ShmConnection* user);
-  std::uint32_t take_reserve(std::uint64_t peer_and_communicator, std::uint32_t first);
+  struct Reserve;
+  std::uint32_t take_reserve(Reserve& reserve, int peer, std::uint32_t communicator);
   std::uint32_t fair_share(const ShmConnection* user) const;
   std::uint32_t take_ticket(ShmConnection& user, const SegmentHeader& header, const std::byte* data, std::uint64_t token);
   void return_ticket(std::uint32_t ticket);
   bool take_back();
+  struct Lent;
+  void take_back(Lent& lent);
   bool push_on();
   bool reclaim();
   bool grow(std::size_t slot_class);
@@ -110,7 +113,13 @@ class ShmTransport final : public Transport, private LeaseHolder {
   std::vector<std::uint32_t> tickets_;             // free ones
   std::vector<std::uint32_t> stage_sums_;          // by slot, of multicasts; empty where nothing is checked
   std::uint32_t staged_ = 0;                       // large slots that hold multicasts
-  std::unordered_map<std::uint64_t, std::uint32_t> reserve_;
+  struct Reserve {
+    std::uint32_t first;                           // number
+    std::unordered_map<std::uint64_t, std::uint32_t> of;      // by peer and communicator
+    std::uint32_t made = 0;
+    std::vector<std::uint32_t> free;               // of those made
+  };
+  Reserve reserved_slots_{kShared, {}, 0, {}}, reserved_tickets_{kSlots + kTickets, {}, 0, {}};
   std::vector<std::uint32_t> reserve_waits_;       // found taken since the last poll
   bool unsettled_ = false;       // something was published or freed since the last settle()
   bool starved_ = false;         // a send found no room since the last poll
