@@ -22,24 +22,22 @@ Circle::Circle(const Member& world, std::uint32_t id, const std::vector<int>& ra
 
 Circle::~Circle() { member_->destroy(std::chrono::milliseconds(0)); }
 
-template <class MakeCall>
-Status Circle::time_calls(const MakeCall& make, int operations, std::vector<double>& samples) {
+Result<Prepared> Circle::call(Collective what, std::uint64_t bytes) {
+  const Rank self{member_->rank(), member_->rank_count()};
+  const std::size_t count = bytes / sizeof(float);
+  if (what == Collective::broadcast) return prepare(Broadcast{out_.data(), out_.data(), count, DataType::f32}, self);
+  if (what == Collective::all_gather) return prepare(AllGather{in_.data(), out_.data(), count / std::size_t(self.count), DataType::f32}, self);
+  return prepare(AllReduce{in_.data(), out_.data(), count, DataType::f32, ReduceOp::sum}, self);
+}
+
+Status Circle::time(Collective what, std::uint64_t bytes, int operations, std::vector<double>& samples) {
   const auto start = Clock::now();
   for (int i = 0; i < operations; ++i) {
-    auto call = prepare(make(), {member_->rank(), member_->rank_count()});
-    if (Status status = call ? member_->start(std::move(*call)).wait() : call.status(); !status) return status;
+    auto prepared = call(what, bytes);
+    if (Status status = prepared ? member_->start(std::move(*prepared)).wait() : prepared.status(); !status) return status;
   }
   samples.push_back(seconds_since(start) / operations);
   return {};
-}
-
-Status Circle::time(std::uint64_t bytes, int operations, std::vector<double>& samples) {
-  return time_calls([&] { return AllReduce{in_.data(), out_.data(), bytes / sizeof(float), DataType::f32, ReduceOp::sum}; }, operations, samples);
-}
-
-Status Circle::time_gather(std::uint64_t bytes, int operations, std::vector<double>& samples) {
-  const std::size_t part = bytes / sizeof(float) / std::size_t(member_->rank_count());
-  return time_calls([&] { return AllGather{in_.data(), out_.data(), part, DataType::f32}; }, operations, samples);
 }
 
 void Circle::set_prices(const Prices& prices) { member_->set_prices(prices); }
@@ -59,17 +57,10 @@ double at_share(std::vector<double> samples, double share) {
   return *at;
 }
 
-Rule all_gather_rule(std::string_view algorithm) {
+Rule rule_of(Collective what, std::string_view algorithm, std::uint64_t from, std::uint64_t to) {
   Rule out;
   out.any_collective = false;
-  out.collective = Collective::all_gather;
-  out.algorithm = algorithm;
-  return out;
-}
-
-Rule all_reduce_rule(std::string_view algorithm, std::uint64_t from, std::uint64_t to) {
-  Rule out;
-  out.any_collective = false;
+  out.collective = what;
   out.algorithm = algorithm;
   out.from = from;
   out.to = to;

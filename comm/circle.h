@@ -12,6 +12,7 @@
 namespace tutti::comm {
 
 class Member;
+struct Prepared;
 
 class Circle {
  public:
@@ -23,25 +24,22 @@ class Circle {
   Circle(const Circle&) = delete;
   Circle& operator=(const Circle&) = delete;
 
-  // So many all_reduces, or all_gathers (of vectors as long, all together), in a row; adds the seconds of one to the samples.
-  // Errors as of the operation.
-  Status time(std::uint64_t bytes, int operations, std::vector<double>& samples);
-  Status time_gather(std::uint64_t bytes, int operations, std::vector<double>& samples);
+  // So many all_reduces, broadcasts from rank 0 or all_gathers in a row (`bytes`: of the whole vector); adds the seconds of one to the
+  // samples. Errors as of the operation.
+  Status time(Collective what, std::uint64_t bytes, int operations, std::vector<double>& samples);
   void set_prices(const Prices& prices);
   // Each becomes that of the rank where it is largest.
   Status slowest(std::span<double> seconds);
 
  private:
-  template <class MakeCall>
-  Status time_calls(const MakeCall& make, int operations, std::vector<double>& samples);
+  Result<Prepared> call(Collective what, std::uint64_t bytes);
   std::shared_ptr<Member> member_;
   std::vector<float> in_, out_;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start);
 double at_share(std::vector<double> samples, double share);     // 0.5: the median. At least one sample
-// A rule for all_reduces of from <= bytes < to; for all_gathers of any size.
-Rule all_gather_rule(std::string_view algorithm);
-Rule all_reduce_rule(std::string_view algorithm, std::uint64_t from, std::uint64_t to);
+// For from <= bytes < to.
+Rule rule_of(Collective what, std::string_view algorithm, std::uint64_t from = 0, std::uint64_t to = ~std::uint64_t(0));
 
 }  // namespace tutti::comm

@@ -47,14 +47,15 @@ void Planner::compare(const Question& q, std::vector<Plan>& plans) {
     std::stable_sort(plans.begin(), plans.end(), [&](const Plan& a, const Plan& b) { return cost(a) < cost(b); });
   };
   const Trials& trials = prices_.trials;
-  const bool like_ours = q.request.collective == Collective::all_reduce && q.request.rank_count == trials.ranks &&
-                         q.request.channels == 1 && shape_of(q.request.levels) == trials.shape;
-  const auto tried = like_ours ? trial_size(trials, q.bytes) : std::nullopt;
+  const Collective what = q.request.collective;
+  const bool like_ours = q.request.rank_count == trials.ranks && q.request.channels == 1 &&
+                         shape_of(q.request.levels) == trials.shape;
+  const auto tried = like_ours ? trial_size(trials, what, q.bytes) : std::nullopt;
   if (!tried) return order([](const Plan& plan) { return plan.seconds; });
   double logs = 0;
   int count = 0;
   for (Plan& plan : plans) {
-    const Trial* trial = find_trial(trials, plan.generator->name(), *tried);
+    const Trial* trial = find_trial(trials, what, plan.generator->name(), *tried);
     if (!trial) continue;
     const double factor = trial->seconds / seconds(card(*plan.generator, q.request), *tried);
     plan.measured = plan.seconds * factor;

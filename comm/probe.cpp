@@ -70,15 +70,15 @@ LinkProbe::LinkProbe(const Member& world, std::uint32_t id, const std::vector<in
     : request_{Collective::all_reduce, int(ranks.size()), 0, false, {}},
       in_rounds_(algorithms::find_generator("recursive_doubling")->refusal(request_).empty() ? "recursive_doubling"
                                                                                              : "circulant"),
-      planner_({all_reduce_rule("direct", 0, kRoundsBytes), all_reduce_rule(in_rounds_, kRoundsBytes, 1024),
-                all_reduce_rule("two_shot", 1024, ~std::uint64_t(0))},
+      planner_({rule_of(Collective::all_reduce, "direct", 0, kRoundsBytes), rule_of(Collective::all_reduce, in_rounds_, kRoundsBytes, 1024),
+                rule_of(Collective::all_reduce, "two_shot", 1024)},
                false, prices),
       circle_(world, id, ranks, {}, planner_.fresh(), kLargeBytes) {}
 
 Status LinkProbe::round(Samples& samples) {
-  if (Status s = circle_.time(kDirectBytes, kSmallOperations, samples.direct); !s) return s;
-  if (Status s = circle_.time(kRoundsBytes, kSmallOperations, samples.rounds); !s) return s;
-  return circle_.time(kLargeBytes, kLargeOperations, samples.large);
+  if (Status s = circle_.time(Collective::all_reduce, kDirectBytes, kSmallOperations, samples.direct); !s) return s;
+  if (Status s = circle_.time(Collective::all_reduce, kRoundsBytes, kSmallOperations, samples.rounds); !s) return s;
+  return circle_.time(Collective::all_reduce, kLargeBytes, kLargeOperations, samples.large);
 }
 
 // For as long as the budget lasts, on the slowest rank's clock. So quick rounds count more than slow ones: after a
@@ -128,7 +128,7 @@ Status measure_lending(const Member& world, std::uint32_t id, const std::vector<
   Prices lending = copying;
   lending.lend_from = 0;
   const Prices* const ways[] = {&copying, &lending};
-  Circle circle(world, id, ranks, {}, Planner({all_gather_rule("ring")}, false, copying), kMostGathered);
+  Circle circle(world, id, ranks, {}, Planner({rule_of(Collective::all_gather, "ring")}, false, copying), kMostGathered);
   for (auto size = std::rbegin(kLentSizes); size != std::rend(kLentSizes); ++size) {
     if (*size * ranks.size() > kMostGathered) continue;
     std::vector<double> samples[2], first;
@@ -136,8 +136,8 @@ Status measure_lending(const Member& world, std::uint32_t id, const std::vector<
     for (double spent = 0; spent < kLendingBudget || samples[0].size() < kLeastRounds;) {
       for (std::size_t way = 0; way < std::size(ways); ++way) {
         circle.set_prices(*ways[way]);
-        if (Status s = circle.time_gather(*size * ranks.size(), 1, first); !s) return s;        // plans
-        if (Status s = circle.time_gather(*size * ranks.size(), kGathers, samples[way]); !s) return s;
+        if (Status s = circle.time(Collective::all_gather, *size * ranks.size(), 1, first); !s) return s;        // plans
+        if (Status s = circle.time(Collective::all_gather, *size * ranks.size(), kGathers, samples[way]); !s) return s;
       }
       spent = seconds_since(start);
       if (Status s = circle.slowest({&spent, 1}); !s) return s;
@@ -150,8 +150,16 @@ Status measure_lending(const Member& world, std::uint32_t id, const std::vector<
   return {};
 }
 
-// Candidates of one size take turns until its share of time is spent.
-Status try_size(Circle& circle, std::uint64_t bytes, const std::vector<Plan>& candidates, std::vector<Trial>& out) {
+// One collective and size, and the candidates, best predicted first.
+struct Contest {
+  Collective what;
+  std::uint64_t bytes;
+  std::vector<Plan> candidates;
+};
+
+// The candidates take turns until the contest's share of time is spent.
+Status try_size(Circle& circle, const Contest& contest, std::vector<Trial>& out) {
+  const auto& [what, bytes, candidates] = contest;
   const double predicted = candidates.front().seconds;
   const int operations = std::clamp(int(kTurn / predicted), 1, kSmallOperations);
   std::vector<std::vector<double>> samples(candidates.size());
@@ -159,7 +167,7 @@ Status try_size(Circle& circle, std::uint64_t bytes, const std::vector<Plan>& ca
   double spent = 0;
   for (std::size_t rounds = 0; spent < kTrialBudget || rounds < kLeastRounds; ++rounds) {
     for (std::size_t i = 0; i < candidates.size(); ++i)
-      if (Status s = circle.time(bytes + i * sizeof(float), operations, samples[i]); !s) return s;
+      if (Status s = circle.time(what, bytes + i * sizeof(float), operations, samples[i]); !s) return s;
     spent = seconds_since(start);
     if (Status s = circle.slowest({&spent, 1}); !s) return s;
   }
@@ -167,7 +175,7 @@ Status try_size(Circle& circle, std::uint64_t bytes, const std::vector<Plan>& ca
   for (const auto& of_one : samples) seconds.push_back(median(of_one));
   if (Status s = circle.slowest(seconds); !s) return s;
   for (std::size_t i = 0; i < candidates.size(); ++i)
-    out.push_back({std::string(candidates[i].generator->name()), bytes, seconds[i]});
+    out.push_back({std::string(candidates[i].generator->name()), bytes, seconds[i], what});
   return {};
 }
 
@@ -179,33 +187,34 @@ Result<Trials> try_candidates(const Member& member, const Prices& prices) {
   std::iota(ranks.begin(), ranks.end(), 0);
   Planner planner({}, false, prices);
   std::vector<Rule> rules;
-  std::vector<std::pair<std::uint64_t, std::vector<Plan>>> contests;
+  std::vector<Contest> contests;
   Question question;
-  question.request = {Collective::all_reduce, int(ranks.size()), 0, false, member.levels()};
-  for (const std::uint64_t bytes : kTrialSizes) {
-    question.bytes = bytes;
-    auto plans = planner.plans(question);
-    if (!plans) return plans.status();
-    std::erase_if(*plans,
-                  [limit = plans->front().seconds * kTrialNearness](const Plan& plan) { return plan.seconds > limit; });
-    // Two ranks make one schedule of two_shot, ring and others: one speaks for all.
-    if (ranks.size() == 2)
-      plans->erase(std::unique(plans->begin(), plans->end(), [](const Plan& a, const Plan& b) { return a.seconds == b.seconds; }), plans->end());
-    plans->resize(std::min(plans->size(), kMostTried));
-    if (plans->size() < 2 || plans->back().seconds * double(plans->size() * kLeastRounds) > 2 * kTrialBudget) continue;
-    for (std::size_t i = 0; i < plans->size(); ++i) {
-      const std::uint64_t own = bytes + i * sizeof(float);      // by size the circle tells them apart
-      rules.push_back(all_reduce_rule((*plans)[i].generator->name(), own, own + 1));
+  for (const Collective what : kTried)
+    for (const std::uint64_t bytes : kTrialSizes) {
+      question.request = {what, int(ranks.size()), 0, what == Collective::broadcast, member.levels()};
+      question.bytes = bytes;
+      auto plans = planner.plans(question);
+      if (!plans) return plans.status();
+      std::erase_if(*plans,
+                    [limit = plans->front().seconds * trial_nearness(what, prices.shares_writes)](const Plan& plan) { return plan.seconds > limit; });
+      // Two ranks make one schedule of two_shot, ring and others: one speaks for all.
+      if (ranks.size() == 2)
+        plans->erase(std::unique(plans->begin(), plans->end(), [](const Plan& a, const Plan& b) { return a.seconds == b.seconds; }), plans->end());
+      plans->resize(std::min(plans->size(), kMostTried));
+      if (plans->size() < 2 || plans->back().seconds * double(plans->size() * kLeastRounds) > 2 * kTrialBudget) continue;
+      for (std::size_t i = 0; i < plans->size(); ++i) {
+        const std::uint64_t own = bytes + i * sizeof(float);      // by size the circle tells them apart
+        rules.push_back(rule_of(what, (*plans)[i].generator->name(), own, own + 1));
+      }
+      contests.push_back({what, bytes, std::move(*plans)});
     }
-    contests.emplace_back(bytes, std::move(*plans));
-  }
   Trials out;
   out.ranks = int(ranks.size());
   out.shape = shape_of(member.levels());
   Circle circle(member, member.id() + 3, ranks, member.levels(), Planner(std::move(rules), false, prices),
                 *std::rbegin(kTrialSizes) + kMostTried * sizeof(float));
-  for (const auto& [bytes, candidates] : contests)
-    if (Status s = try_size(circle, bytes, candidates, out.times); !s) return s;
+  for (const Contest& contest : contests)
+    if (Status s = try_size(circle, contest, out.times); !s) return s;
   return out;
 }
 

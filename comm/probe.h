@@ -27,8 +27,8 @@ Result<std::vector<Figures>> probe(const std::shared_ptr<Member>& member, const 
 
 // Whether all ranks hold the same trials of so many ranks: the mark is the same and not 0.
 bool have_trials(const std::vector<RankInfo>& ranks);
-// Times all_reduces of those algorithms that these prices put close together. The same on all ranks.
-// Blocks for less than a quarter of a second, as a rule. `member` and errors as above.
+// Times all_reduces and broadcasts of those algorithms that these prices put close together. The same on all ranks.
+// Blocks for less than half a second, as a rule. `member` and errors as above.
 Result<Trials> try_candidates(const Member& member, const Prices& prices);
 
 }  // namespace tutti::comm

@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint8_t kMarkFlag = 0x80;
 constexpr std::uint64_t kNeverLent = ~std::uint64_t(0);      // on the wire
-constexpr int kFormat = 4;
+constexpr int kFormat = 5;
 constexpr double kMostTrialSeconds = 10;
 constexpr std::size_t kMostFileBytes = 64 << 10;   // of a profile; a larger file is something else
 
@@ -91,9 +91,10 @@ Status read_trials(const Json& all, Profile& out) {
     if (medium == std::end(kMediumNames))
       return Status(Code::invalid_argument, fmt::format("no link is called '{}'", name));
     Trials trials{one.at("ranks").get<int>(), one.at("shape").get<std::string>(), {}};
-    for (const Json& time : one.at("all_reduce"))
-      trials.times.push_back({time.at("algorithm").get<std::string>(), time.at("bytes").get<std::uint64_t>(),
-                              time.at("seconds").get<double>()});
+    for (const Collective what : kTried)
+      for (const Json& time : one.at(std::string(name_of(what))))
+        trials.times.push_back({time.at("algorithm").get<std::string>(), time.at("bytes").get<std::uint64_t>(),
+                                time.at("seconds").get<double>(), what});
     const bool sane = trials.ranks > 1 && trials.ranks <= kMostTrialRanks && trials.times.size() <= kMostTrials &&
                       std::all_of(trials.times.begin(), trials.times.end(), [](const Trial& t) {
                         return t.bytes > 0 && within(t.seconds, kLeastSeconds, kMostTrialSeconds);
@@ -265,13 +266,11 @@ std::string profile_text(const MachineKey& key, const Profile& profile) {
     json["reduction"] = {{"cached_s_per_byte", figures.reduction->cached},
                          {"memory_s_per_byte", figures.reduction->memory}};
   for (const auto& [medium, trials] : profile.trials) {
-    Json times = Json::array();
+    Json one = {{"over", kMediumNames[std::size_t(medium)]}, {"ranks", trials.ranks}, {"shape", trials.shape}};
+    for (const Collective what : kTried) one[std::string(name_of(what))] = Json::array();
     for (const Trial& t : trials.times)
-      times.push_back({{"algorithm", t.algorithm}, {"bytes", t.bytes}, {"seconds", t.seconds}});
-    json["trials"].push_back({{"over", kMediumNames[std::size_t(medium)]},
-                              {"ranks", trials.ranks},
-                              {"shape", trials.shape},
-                              {"all_reduce", times}});
+      one[std::string(name_of(t.collective))].push_back({{"algorithm", t.algorithm}, {"bytes", t.bytes}, {"seconds", t.seconds}});
+    json["trials"].push_back(one);
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -8,9 +8,9 @@
 
 namespace tutti::comm {
 
-std::optional<std::uint64_t> trial_size(const Trials& trials, std::uint64_t bytes) {
+std::optional<std::uint64_t> trial_size(const Trials& trials, Collective collective, std::uint64_t bytes) {
   for (const Trial& trial : trials.times)
-    if (bytes >= trial.bytes / 2 && bytes < 2 * trial.bytes) return trial.bytes;
+    if (trial.collective == collective && bytes >= trial.bytes / 2 && bytes < 2 * trial.bytes) return trial.bytes;
   return std::nullopt;
 }
 
@@ -31,15 +31,17 @@ std::uint64_t mark_of(const Trials& trials) {
   for (const char c : trials.shape) mix(std::uint8_t(c));
   for (const Trial& t : trials.times) {
     for (const char c : t.algorithm) mix(std::uint8_t(c));
+    mix(std::uint64_t(t.collective));
     mix(t.bytes);
     mix(std::bit_cast<std::uint64_t>(t.seconds));
   }
   return hash == 0 ? 1 : hash;
 }
 
-const Trial* find_trial(const Trials& trials, std::string_view algorithm, std::uint64_t bytes) {
-  const auto found = std::find_if(trials.times.begin(), trials.times.end(),
-                                  [&](const Trial& t) { return t.algorithm == algorithm && t.bytes == bytes; });
+const Trial* find_trial(const Trials& trials, Collective collective, std::string_view algorithm, std::uint64_t bytes) {
+  const auto found = std::find_if(trials.times.begin(), trials.times.end(), [&](const Trial& t) {
+    return t.collective == collective && t.algorithm == algorithm && t.bytes == bytes;
+  });
   return found == trials.times.end() ? nullptr : &*found;
 }
 

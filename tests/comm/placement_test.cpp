@@ -124,6 +124,14 @@ TEST(Planner, TrialsDecideNearTheirSize) {
   EXPECT_TRUE(as_predicted(question));
   question.request = {Collective::all_gather, 4};
   EXPECT_TRUE(as_predicted(question));
+  question.request = {Collective::broadcast, 4};      // has times of its own
+  EXPECT_TRUE(as_predicted(question));
+  const auto broadcasts = *assumed.plans(question);
+  const std::string last(broadcasts.back().generator->name());
+  prices.trials.times.push_back({last, 128 << 10, broadcasts[0].seconds / 2, Collective::broadcast});
+  prices.trials.times.push_back({std::string(broadcasts[0].generator->name()), 128 << 10, broadcasts[0].seconds, Collective::broadcast});
+  Planner both({}, false, prices);
+  EXPECT_EQ(both.plans(question)->front().generator->name(), last);
 }
 
 }  // namespace

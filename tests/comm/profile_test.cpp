@@ -33,7 +33,7 @@ Figures some_figures() {
 Profile some_profile() {
   Profile profile{some_figures(), {}};
   profile.keep(Medium::memory,
-               {4, "", {{"direct", 128 << 10, 1.5e-4}, {"two_shot", 128 << 10, 1.25e-4}, {"direct", 512 << 10, 8e-4}}});
+               {4, "", {{"direct", 128 << 10, 1.5e-4}, {"two_shot", 128 << 10, 1.25e-4}, {"direct", 512 << 10, 8e-4}, {"tree", 8, 2e-5, Collective::broadcast}}});
   profile.keep(Medium::sockets, {2, "1+1", {}});
   return profile;
 }
@@ -123,7 +123,7 @@ TEST_F(ProfileFile, AbsurdFiguresMakeTheFileUnusable) {
   EXPECT_THAT(status_with("\"cached_s_per_byte\": 5e-12", "\"cached_s_per_byte\": 1").text(),
               HasSubstr("reductions are absurd"));
   EXPECT_THAT(status_with("\"memory\": {", "\"pigeons\": {").text(), HasSubstr("pigeons"));
-  EXPECT_THAT(status_with("\"format\": 4", "\"format\": 1").text(), HasSubstr("format"));
+  EXPECT_THAT(status_with("\"format\": 5", "\"format\": 1").text(), HasSubstr("format"));
   EXPECT_THAT(status_with("\"seconds\": 0.00015", "\"seconds\": -1").text(), HasSubstr("trials are absurd"));
   EXPECT_THAT(status_with("\"over\": \"memory\"", "\"over\": \"pigeons\"").text(), HasSubstr("pigeons"));
 }
