@@ -53,8 +53,9 @@ bool Brief::lay_out(const Binding& shape) {
     if (p.step.target.count && p.step.kind != StepKind::send) part.target = place(p.step.target);
     const std::uint64_t bytes = std::max(part.source.bytes, part.target.bytes);
     if (bytes == 0) continue;                        // as an Execution skips it
-    if (bytes * std::max<std::size_t>(p.step.peers.size(), 1) > kMostBytes || (shape.segment_limit && bytes > shape.segment_limit) || p.step.kind == StepKind::reduce)
-      return false;
+    const bool heavy = bytes > kMostBytes || (bytes > kAnyNumber && bytes * p.step.peers.size() > kMostBytes);
+    if (heavy || (shape.segment_limit && bytes > shape.segment_limit) || p.step.kind == StepKind::reduce) return false;
+    if (!p.step.peers.empty()) largest_ = std::max(largest_, bytes);
     const bool waits = std::any_of(p.after.begin(), p.after.end(),
                                    [&](const Dependency& d) { return receives(program_->steps[d.step].step); });
     if (std::any_of(p.message.begin(), p.message.end(), [](std::uint32_t number) { return number != 0; })) return false;
@@ -79,7 +80,7 @@ bool Brief::lay_out(const Binding& shape) {
 bool Brief::fits(std::span<const Wire> wires) const {
   return std::all_of(program_->peers.begin(), program_->peers.end(), [&](int peer) {
     const auto* connection = wires[std::size_t(peer)].connection;
-    return connection && connection->glance_bytes() >= kMostBytes;
+    return connection && connection->glance_bytes() >= largest_;
   });
 }
 

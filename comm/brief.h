@@ -14,12 +14,13 @@ namespace tutti::comm {
 
 class Brief {
  public:
-  static constexpr std::uint64_t kMostBytes = 16384;  // of a step's messages: beyond, the bytes take longer than what this saves
+  // Beyond, the bytes take longer than what this saves: of the messages of a step, unless each is as small as the second.
+  static constexpr std::uint64_t kMostBytes = 16384, kAnyNumber = 4095;
   // For all calls of this shape, whatever their buffers. Null: the program, or the size, is none for it.
   static std::unique_ptr<Brief> of(std::shared_ptr<const Program> program, const Binding& shape);
 
   const std::shared_ptr<const Program>& program() const { return program_; }
-  // Whether every peer is connected by a wire that can be looked at.
+  // Whether every peer is connected by a wire that can be looked at for messages of these sizes.
   bool fits(std::span<const Wire> wires) const;
   void begin();
   // Hands out every message. False: there is no room for all of them now; sent_to() tells how far it came.
@@ -56,7 +57,7 @@ class Brief {
   std::vector<std::uint64_t> message_bytes_;         // from each of senders_
   std::vector<const std::byte*> arrived_;            // by senders_
   mutable std::vector<std::byte> scratch_;
-  std::uint64_t moved_ = 0;
+  std::uint64_t moved_ = 0, largest_ = 1;            // bytes: of all; of a message, at least 1
   std::uint32_t sent_part_ = 0, sent_peers_ = 0;     // so many of before_, and so many peers of the next
 };
 

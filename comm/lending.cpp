@@ -10,8 +10,10 @@ constexpr std::uint64_t kPairsFrom = (64 << 10) + 1;   // a smaller send ends wi
 
 }  // namespace
 
-// Checksums are made by who copies.
-bool may_lend(const Settings& settings) { return settings.cma != "0" && settings.transport != "tcp" && !settings.check; }
+// Only over shared memory; checksums are made by who copies.
+bool may_lend(const Settings& settings) {
+  return settings.cma != "0" && !settings.check && (settings.transport == "auto" || settings.transport == "shm");
+}
 
 std::optional<std::uint64_t> lending_pays_from(const Settings& settings, const Prices& prices) {
   return !may_lend(settings) ? std::nullopt : settings.cma_threshold ? settings.cma_threshold : prices.lend_from;

@@ -128,7 +128,8 @@ Status measure_lending(const Member& world, std::uint32_t id, const std::vector<
   Prices lending = copying;
   lending.lend_from = 0;
   const Prices* const ways[] = {&copying, &lending};
-  Circle circle(world, id, ranks, {}, Planner({rule_of(Collective::all_gather, "ring")}, false, copying), kMostGathered);
+  Circle circle(world, id, ranks, {}, Planner({rule_of(Collective::all_gather, "ring")}, false, copying),
+                std::min<std::uint64_t>(kMostGathered, *std::rbegin(kLentSizes) * ranks.size()));
   for (auto size = std::rbegin(kLentSizes); size != std::rend(kLentSizes); ++size) {
     if (*size * ranks.size() > kMostGathered) continue;
     std::vector<double> samples[2], first;

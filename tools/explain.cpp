@@ -214,7 +214,7 @@ std::string explanation_text(const comm::Explanation& e, const std::string& wher
   text +=
       fmt::format("\nprices: {}\nchosen: {}: {}\nlimiting link: {}\n", prices, e.candidates[0].algorithm, e.reason,
                   e.limiting_link == "rank" ? "between ranks of one group" : "between groups by " + e.limiting_link);
-  if (e.lend_from) text += fmt::format("messages of {} and more: the receiver's kernel copies them out of the sender's memory (CMA)\n", size_text(*e.lend_from));
+  if (e.lend_from) text += fmt::format("messages of {} and more between ranks of a host: the receiver's kernel copies them out of the sender's memory (CMA)\n", size_text(*e.lend_from));
   if (!e.gpu.empty()) text += gpu_text(e);
   if (!e.refused.empty()) text += "not candidates:\n";
   for (const auto& why : e.refused) text += "  " + why + "\n";
@@ -228,7 +228,7 @@ std::string explanation_json(const comm::Explanation& e) {
                         {"chosen", e.candidates[0].algorithm},
                         {"reason", e.reason},
                         {"limiting_link", e.limiting_link},
-                        {"lent_from_bytes", or_null(e.lend_from)},
+                        {"lend_from_bytes", or_null(e.lend_from)},
                         {"borders", e.borders},
                         {"measured", e.measured}};
   out["candidates"] = nlohmann::json::array();

@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "each contender runs in each")->check(CLI::Range(1, 1000));
   app.add_option("--budget", options.budget, "seconds a size and contender in a round, about")
       ->check(CLI::Range(0.001, 60.0));
-  app.add_option("--without", options.without, "contenders to leave out: openmpi, mpich, gloo, limit")->delimiter(',');
+  app.add_option("--without", options.without, "contenders to leave out: tutti+crc, openmpi, mpich, gloo, limit")->delimiter(',');
   app.add_flag("--torch", options.torch,
                "tutti against Gloo in torch.distributed: all_reduce among 2 and 4 ranks, and a step of DDP; wants the "
                "target torch_tutti");

@@ -191,6 +191,9 @@ TEST(Brief, WhatItIsNot) {
   const Request three = request_of(Collective::all_reduce, 3, false);
   EXPECT_NE(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, Brief::kMostBytes / 2 / 4)), nullptr);
   EXPECT_EQ(brief_of(three, 0, "direct", shape_of(Collective::all_reduce, Brief::kMostBytes / 2 / 4 + 1)), nullptr) << "more bytes, to two peers";
+  const Request eight = request_of(Collective::all_reduce, 8, false);
+  EXPECT_NE(brief_of(eight, 0, "direct", shape_of(Collective::all_reduce, Brief::kAnyNumber / 4)), nullptr) << "small, to any number";
+  EXPECT_EQ(brief_of(eight, 0, "direct", shape_of(Collective::all_reduce, Brief::kAnyNumber / 4 + 1)), nullptr);
   EXPECT_EQ(brief_of(three, 0, "ring", shape_of(Collective::all_reduce, 3)), nullptr)
       << "what it sends second has come first";
   Binding cut = shape_of(Collective::all_reduce, 100);
@@ -208,7 +211,9 @@ TEST(Brief, NeedsWiresThatCanBeLookedAt) {
   const auto brief =
       brief_of(request_of(Collective::all_reduce, 3, false), 1, "direct", shape_of(Collective::all_reduce, 2));
   EXPECT_TRUE(brief->fits(world.of(1)));
-  world.end(1, 2).bytes = 0;
+  world.end(1, 2).bytes = 8;       // its messages' size, and no more
+  EXPECT_TRUE(brief->fits(world.of(1)));
+  world.end(1, 2).bytes = 7;
   EXPECT_FALSE(brief->fits(world.of(1)));
 }
 

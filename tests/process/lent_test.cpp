@@ -1,10 +1,8 @@
 // Large messages between ranks of a host, left where they are for the receiver to fetch (SegmentHeader::lend): right all the same, in
 // any order, and when somebody fails or may not read.
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -199,24 +197,16 @@ TEST(LentProcesses, OneThatMayNotBeReadAnyMoreSendsCopies) {
 
 TEST(LentProcesses, OfAnotherPidNamespaceGetCopies) {
   if (geteuid() != 0) GTEST_SKIP() << "a PID namespace needs root";
-  constexpr int kNotAllowed = 77;
   const std::string address = fresh_address();
   const auto work = [&](int rank) {
     const Environment environment(kLent);
     Communicator comm = joined(rank, 2, address);
     return gather_all(comm);
   };
-  Child apart([&] {
-    if (unshare(CLONE_NEWPID) != 0) return kNotAllowed;
-    const pid_t inside = fork();
-    if (inside == 0) _exit(work(1));
-    int status = 0;
-    waitpid(inside, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 9;
-  });
+  Child apart([&] { return in_own_pid_namespace([&] { return work(1); }); });
   Child here([&] { return work(0); });
   const int code = apart.exit_code();
-  if (code == kNotAllowed) GTEST_SKIP() << "unshare(CLONE_NEWPID) is not permitted here";
+  if (code == kNoNamespace) GTEST_SKIP() << "unshare(CLONE_NEWPID) is not permitted here";
   EXPECT_EQ(code, 0);
   EXPECT_EQ(here.exit_code(), 0);
 }

@@ -2,6 +2,7 @@
 #include "tests/process/world.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +104,15 @@ int Child::exit_code() {
   ::waitpid(pid_, &status, 0);
   pid_ = 0;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int in_own_pid_namespace(const std::function<int()>& body) {
+  if (::unshare(CLONE_NEWPID) != 0) return kNoNamespace;
+  const pid_t inside = ::fork();
+  if (inside == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(inside, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 9;
 }
 
 }  // namespace tutti::test

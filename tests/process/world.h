@@ -62,4 +62,8 @@ class Child {
   pid_t pid_;
 };
 
+// Runs it in a process of a PID namespace of its own, from a Child. What it returns; kNoNamespace: that is not permitted here.
+inline constexpr int kNoNamespace = 77;
+int in_own_pid_namespace(const std::function<int()>& body);
+
 }  // namespace tutti::test

@@ -1,13 +1,16 @@
 #include "transport/shm/shm_connection.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "core/check.h"
 #include "core/copy.h"
 #include "core/fork.h"
+#include "core/log.h"
 #include "transport/shm/kernel_read.h"
 
 namespace tutti::transport::shm {
@@ -47,6 +50,9 @@ void ShmConnection::find_out_what_can_be_read() {
   const bool by_kernel = transport_.options_.lend &&
                          read_by_kernel(process, theirs().address.load(std::memory_order_relaxed) + offsetof(Outbox, descriptor), seen) &&
                          std::memcmp(seen.data(), &descriptor, sizeof descriptor) == 0;
+  if (transport_.options_.lend && !by_kernel)
+    log::write_once(log::Level::info, fmt::format("the kernel does not let this process read the memory of process {} ({}): large messages are copied twice; TUTTI_CMA=1 on all ranks "
+                                                  "lifts Yama's ptrace_scope", process, std::strerror(errno)));
   reinterpret_cast<LanePair*>(lanes_.data())->reads[opener_ ? 0 : 1].store(kMapsRegions | (by_kernel ? kReadsByKernel : 0), std::memory_order_release);
 }
 
